@@ -1,0 +1,169 @@
+//! One change of the source, as it crosses every boundary after the decoder.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::position::Position;
+use crate::schema::Relation;
+use crate::value::Row;
+
+/// PostgreSQL's 64-bit transaction id: the stream's 32 bits extended by the epoch.
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize,
+)]
+pub struct TransactionId(pub u64);
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Operation {
+    /// A row of the scan; consumers tell it from a live insert.
+    Read,
+    Insert,
+    Update,
+    Delete,
+    Truncate,
+    Message,
+}
+
+impl Operation {
+    pub const ALL: [Self; 6] =
+        [Self::Read, Self::Insert, Self::Update, Self::Delete, Self::Truncate, Self::Message];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Insert => "insert",
+            Self::Update => "update",
+            Self::Delete => "delete",
+            Self::Truncate => "truncate",
+            Self::Message => "message",
+        }
+    }
+}
+
+/// What happened. Rows are complete unless a value says [`Unavailable`](crate::value::Value::Unavailable).
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    Read {
+        relation: Arc<Relation>,
+        after: Row,
+    },
+    Insert {
+        relation: Arc<Relation>,
+        after: Row,
+        /// Second half of a key change: the old row, of which the key at least is there. What `after` lacks
+        /// (unchanged TOAST) only an outlet that still holds the old row can supply, so the halves stay adjacent.
+        moved_from: Option<Row>,
+    },
+    /// The key is the same in both images.
+    Update {
+        relation: Arc<Relation>,
+        /// The whole old row under `REPLICA IDENTITY FULL`, otherwise none.
+        before: Option<Row>,
+        after: Row,
+    },
+    Delete {
+        relation: Arc<Relation>,
+        /// The key at least; the whole row under `REPLICA IDENTITY FULL`.
+        before: Row,
+        /// First half of a key change: the insert that `moved_from` this row is the next change.
+        moved: bool,
+    },
+    /// Empties the table: a barrier on all lanes. Also stands before the rows of a table that is scanned again.
+    Truncate {
+        relation: Arc<Relation>,
+    },
+    /// `pg_logical_emit_message`.
+    Message {
+        prefix: String,
+        content: Bytes,
+        transactional: bool,
+    },
+}
+
+impl Change {
+    pub fn operation(&self) -> Operation {
+        match self {
+            Self::Read { .. } => Operation::Read,
+            Self::Insert { .. } => Operation::Insert,
+            Self::Update { .. } => Operation::Update,
+            Self::Delete { .. } => Operation::Delete,
+            Self::Truncate { .. } => Operation::Truncate,
+            Self::Message { .. } => Operation::Message,
+        }
+    }
+
+    /// The table; a message has none.
+    pub fn relation(&self) -> Option<&Arc<Relation>> {
+        match self {
+            Self::Read { relation, .. }
+            | Self::Insert { relation, .. }
+            | Self::Update { relation, .. }
+            | Self::Delete { relation, .. }
+            | Self::Truncate { relation } => Some(relation),
+            Self::Message { .. } => None,
+        }
+    }
+
+    pub fn before(&self) -> Option<&Row> {
+        match self {
+            Self::Update { before, .. } => before.as_ref(),
+            Self::Insert { moved_from, .. } => moved_from.as_ref(),
+            Self::Delete { before, .. } => Some(before),
+            _ => None,
+        }
+    }
+
+    pub fn after(&self) -> Option<&Row> {
+        match self {
+            Self::Read { after, .. } | Self::Insert { after, .. } | Self::Update { after, .. } => {
+                Some(after)
+            }
+            _ => None,
+        }
+    }
+
+    pub fn after_mut(&mut self) -> Option<&mut Row> {
+        match self {
+            Self::Read { after, .. } | Self::Insert { after, .. } | Self::Update { after, .. } => {
+                Some(after)
+            }
+            _ => None,
+        }
+    }
+
+    /// The row whose key says which lane the change belongs to.
+    pub fn keyed_row(&self) -> Option<&Row> {
+        match self {
+            Self::Delete { before, .. } => Some(before),
+            _ => self.after(),
+        }
+    }
+}
+
+/// A change with its place and its transaction.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    pub position: Position,
+    /// Commit time in microseconds since the Unix epoch; of a scanned row, the time of its view.
+    pub commit_time_micros: i64,
+    /// `None` for a scanned row and for a message outside a transaction.
+    pub transaction: Option<TransactionId>,
+    /// May have been delivered before: it lies behind the saved checkpoint of an earlier run, or its table is scanned
+    /// again.
+    pub redelivery: bool,
+    pub change: Change,
+}
+
+impl Event {
+    /// Approximate memory, in bytes; what the limits of batches count.
+    pub fn memory_bytes(&self) -> usize {
+        let rows = [self.change.before(), self.change.after()];
+        let rows: usize = rows.into_iter().flatten().map(Row::memory_bytes).sum();
+        let message = match &self.change {
+            Change::Message { prefix, content, .. } => prefix.len() + content.len(),
+            _ => 0,
+        };
+        size_of::<Self>() + rows + message
+    }
+}

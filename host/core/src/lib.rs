@@ -1,0 +1,22 @@
+//! What Dovetail decides, with nothing that performs.
+//!
+//! Events, bytes and the time come in as arguments; actions and values go out. There is no tokio, wasmtime, driver,
+//! socket, clock, environment, random source or file here (`clippy.toml` beside this crate bans them), so that the
+//! rules that lose rows when they are wrong can be explored exhaustively instead of being raced.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`position`] | where in the source's log a change stands |
+//! | [`value`], [`schema`] | what a row holds, and what a table is |
+//! | [`change`] | one keyed change, as it crosses every boundary after the decoder |
+//! | [`key`], [`lane`] | canonical key bytes and the ordered path that they choose |
+//! | [`batch`] | what is handed on in one go, and what it closes |
+
+pub mod batch;
+pub mod change;
+pub mod key;
+pub mod lane;
+pub mod outcome;
+pub mod position;
+pub mod schema;
+pub mod value;

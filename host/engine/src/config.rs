@@ -1,0 +1,144 @@
+//! A pipeline's configuration, checked. Nothing behind this module validates again.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::num::NonZeroU16;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use dovetail_core::schema::TableName;
+
+/// One pipeline, from one YAML file.
+#[derive(Debug, Clone)]
+pub struct Pipeline {
+    /// Names the slot, the publication and the outlet's checkpoint where nothing else does. `[a-z0-9_]{1,40}`.
+    pub name: String,
+    pub source: Postgres,
+    pub snapshot: Snapshot,
+    /// How many calls into plugins run side by side; a key always takes the same lane.
+    pub lanes: NonZeroU16,
+    /// In the order of the chain.
+    pub plugins: Vec<Plugin>,
+    pub outlets: BTreeMap<String, Outlet>,
+    /// Names of outlets; a plugin's route is an index into this list.
+    pub deliver: Vec<String>,
+    /// Directory of the state.
+    pub state: PathBuf,
+}
+
+/// A secret. `Debug` hides it; only the code that sends it to its server reads it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    pub fn new(secret: String) -> Self {
+        Self(secret)
+    }
+
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[secret]")
+    }
+}
+
+/// Where a PostgreSQL server is and how to log in; of a source or of an outlet.
+#[derive(Debug, Clone)]
+pub struct Server {
+    pub host: String,
+    pub port: u16,
+    pub database: String,
+    pub user: String,
+    pub password: Option<Secret>,
+    pub tls: Tls,
+}
+
+/// libpq's `sslmode`, with its meanings; `allow` is left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SslMode {
+    Disable,
+    Prefer,
+    Require,
+    VerifyCa,
+    VerifyFull,
+}
+
+#[derive(Debug, Clone)]
+pub struct Tls {
+    /// `verify-full` unless the host is a loopback address, where it is `prefer`.
+    pub mode: SslMode,
+    /// PEM file of the authorities to trust; the system's store without one.
+    pub root_certificates: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Postgres {
+    pub server: Server,
+    /// Captured tables, without duplicates, in the order of the file.
+    pub tables: Vec<TableName>,
+    pub slot: String,
+    pub publication: String,
+    /// The operator's consent to create the publication (and to add missing tables to it).
+    pub create_publication: bool,
+    /// How long the creation of the slot may wait for running transactions.
+    pub pin_timeout: Duration,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SnapshotMode {
+    /// Scan what was not scanned yet.
+    Initial,
+    /// Scan every table again at every start, behind a truncate barrier.
+    Always,
+    /// Stream only.
+    Never,
+}
+
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    pub mode: SnapshotMode,
+    pub workers: NonZeroU16,
+    /// Size of a chunk in rows, as the planner estimates them.
+    pub chunk_rows: u32,
+}
+
+#[derive(Debug, Clone)]
+pub struct Plugin {
+    pub name: String,
+    pub file: PathBuf,
+    /// A JSON document for the plugin's `init`.
+    pub config: String,
+    pub on_failure: OnFailure,
+    pub memory_bytes_max: u64,
+    pub batch_timeout: Duration,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnFailure {
+    /// Stop the pipeline before the event.
+    Halt,
+    /// Leave the event out, counted and logged by position.
+    Skip,
+}
+
+#[derive(Debug, Clone)]
+pub enum Outlet {
+    Stdout,
+    File {
+        path: PathBuf,
+    },
+    Sqlite {
+        path: PathBuf,
+    },
+    Postgres {
+        server: Server,
+        /// Schema that receives the tables; `None` keeps the source's.
+        schema: Option<String>,
+    },
+    /// Counts and forgets; for measurements.
+    Discard,
+}

@@ -1,0 +1,6 @@
+//! Performs what `dovetail-core` decides: databases, files, plugins, time.
+
+pub mod config;
+pub mod outlet;
+pub mod source;
+pub mod state;

@@ -1,0 +1,3 @@
+//! Where changes come from: one module per kind of database.
+
+pub mod postgres;

@@ -1,0 +1,1 @@
+//! PostgreSQL: preflight, pin, views, stream.
