@@ -13,10 +13,16 @@
 //!
 //! | outlet | transactional | durable when |
 //! |---|---|---|
+//! | [`sqlite`] | yes | its transaction, checkpoint included, is committed |
+//! | [`lines`]: `file` | no | the lines are written and `fdatasync` returned |
+//! | [`lines`]: `stdout` | no | the lines are written; what the reader makes of them is its own affair |
 //! | [`discard`] | no | at once |
 
 pub mod discard;
 mod error;
+pub mod lines;
+pub mod sqlite;
+mod table;
 
 use std::sync::Arc;
 
@@ -27,6 +33,7 @@ use dovetail_core::schema::Relation;
 
 pub use self::error::Error;
 use crate::config;
+use crate::offload::{self, Abandoned, Offload};
 use crate::origin::Origin;
 
 /// A batch behind the plugins.
@@ -79,7 +86,16 @@ pub(in crate::outlet) fn landed(closing: Closing) -> Option<Landed> {
 
 /// One configured outlet, open.
 #[derive(Debug)]
-pub enum Outlet {
+pub struct Outlet {
+    kind: Kind,
+    /// A call failed or was dropped half way: what it left behind is not for the next one to end.
+    failed: bool,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Lines(Offload<lines::Lines>),
+    Sqlite(sqlite::Sqlite),
     Discard(discard::Discard),
 }
 
@@ -89,22 +105,34 @@ impl Outlet {
     ///
     /// # Errors
     /// Definite where it belongs to another source or cannot be used at all, transient where it cannot be reached.
-    #[expect(clippy::unused_async, reason = "the outlets that connect are not here yet")]
     pub async fn open(
         config: &config::Outlet,
-        _origin: &Origin,
+        origin: &Origin,
         target: u16,
     ) -> Result<Self, Error> {
-        match config {
-            config::Outlet::Discard => Ok(Self::Discard(discard::Discard::new(target))),
-            _ => Err(Error::definite("this kind of outlet is not built in", "use `discard`")),
-        }
+        let kind = match config {
+            config::Outlet::Stdout => {
+                Kind::Lines(Offload::new(lines::Lines::stdout(&origin.source, target)))
+            }
+            config::Outlet::File { path } => {
+                let (path, source) = (path.clone(), origin.source.clone());
+                let open = move || lines::Lines::file(&path, &source, target);
+                Kind::Lines(Offload::new(offload::detached(open).await??))
+            }
+            config::Outlet::Sqlite { path } => {
+                Kind::Sqlite(sqlite::Sqlite::open(path, origin, target).await?)
+            }
+            config::Outlet::Discard => Kind::Discard(discard::Discard::new(target)),
+            _ => return Err(Error::definite("this kind of outlet is not built in", "use another")),
+        };
+        Ok(Self { kind, failed: false })
     }
 
     /// The checkpoint that a transactional outlet holds for this pipeline. Moves with every commit that lands.
     pub fn recorded(&self) -> Option<Lsn> {
-        match self {
-            Self::Discard(_) => None,
+        match &self.kind {
+            Kind::Sqlite(replica) => replica.recorded(),
+            Kind::Lines(_) | Kind::Discard(_) => None,
         }
     }
 
@@ -116,11 +144,14 @@ impl Outlet {
     ///
     /// # Errors
     /// Definite where the table at the outlet cannot take these rows.
-    #[expect(clippy::unused_async, reason = "the outlets that connect are not here yet")]
-    pub async fn prepare(&mut self, _relation: &Arc<Relation>, _fresh: bool) -> Result<(), Error> {
-        match self {
-            Self::Discard(_) => Ok(()),
+    pub async fn prepare(&mut self, relation: &Arc<Relation>, fresh: bool) -> Result<(), Error> {
+        self.enter()?;
+        match &mut self.kind {
+            Kind::Sqlite(replica) => replica.prepare(relation, fresh).await?,
+            Kind::Lines(_) | Kind::Discard(_) => {}
         }
+        self.failed = false;
+        Ok(())
     }
 
     /// Writes batches in their order. What it returns is durable, in the batches' order; what a `Closing::Open` tail
@@ -131,19 +162,31 @@ impl Outlet {
     /// # Errors
     /// See [`Error`]. Of this group nothing landed that a transactional outlet does not report by
     /// [`Outlet::recorded`] when it is opened again.
-    #[expect(clippy::unused_async, reason = "the outlets that connect are not here yet")]
     pub async fn write(&mut self, group: &Arc<[Delivery]>) -> Result<Vec<Landed>, Error> {
-        match self {
-            Self::Discard(outlet) => Ok(outlet.write(group)),
-        }
+        self.enter()?;
+        let landed = match &mut self.kind {
+            Kind::Lines(lines) => {
+                let group = Arc::clone(group);
+                lines.run(move |lines| lines.write(&group)).await??
+            }
+            Kind::Sqlite(replica) => replica.write(group).await?,
+            Kind::Discard(outlet) => outlet.write(group),
+        };
+        self.failed = false;
+        Ok(landed)
     }
 
     /// Lets go of everything. An open tail is rolled back: its source transaction comes again.
-    ///
-    /// # Errors
-    /// Nothing that landed is in doubt.
-    #[expect(clippy::unused_async, reason = "the outlets that connect are not here yet")]
-    pub async fn close(self) -> Result<(), Error> {
+    pub async fn close(self) {
+        // On the blocking pool, because a file's last close can wait for the disk.
+        let _ = offload::detached(move || drop(self)).await;
+    }
+
+    /// Failed until proved otherwise, so that a call that is dropped counts as well.
+    fn enter(&mut self) -> Result<(), Error> {
+        if std::mem::replace(&mut self.failed, true) {
+            return Err(Abandoned.into());
+        }
         Ok(())
     }
 }
