@@ -12,6 +12,7 @@
 //! | [`key`], [`lane`] | canonical key bytes and the ordered path that they choose |
 //! | [`batch`] | what is handed on in one go, and what it closes |
 //! | [`decode`] | PostgreSQL formats: rows of COPY, messages of pgoutput |
+//! | [`transaction`] | the stream: events with positions, and what closes them |
 
 pub mod batch;
 pub mod change;
@@ -21,4 +22,5 @@ pub mod lane;
 pub mod outcome;
 pub mod position;
 pub mod schema;
+pub mod transaction;
 pub mod value;
