@@ -275,3 +275,6 @@ pub fn extend(transaction: u32, near: TransactionId) -> TransactionId {
     let nearest = candidates.into_iter().flatten().min_by_key(|id| id.abs_diff(near.0));
     TransactionId(nearest.unwrap_or(same_epoch))
 }
+
+#[cfg(test)]
+mod tests;
