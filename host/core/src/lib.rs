@@ -17,10 +17,14 @@
 pub mod batch;
 pub mod change;
 pub mod decode;
+//! | [`fence`] | what a view contains |
+//! | [`seam`] | the hand-over from the scan to the stream |
+pub mod fence;
 pub mod key;
 pub mod lane;
 pub mod outcome;
 pub mod position;
 pub mod schema;
 pub mod transaction;
+pub mod seam;
 pub mod value;
