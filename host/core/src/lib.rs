@@ -10,10 +10,12 @@
 //! | [`value`], [`schema`] | what a row holds, and what a table is |
 //! | [`change`] | one keyed change, as it crosses every boundary after the decoder |
 //! | [`key`], [`lane`] | canonical key bytes and the ordered path that they choose |
+//! | [`frame`] | the packed form of a batch for plugins, and the reply to it |
 //! | [`batch`] | what is handed on in one go, and what it closes |
 
 pub mod batch;
 pub mod change;
+pub mod frame;
 pub mod key;
 pub mod lane;
 pub mod outcome;
