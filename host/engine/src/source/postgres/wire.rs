@@ -1,0 +1,1 @@
+//! The wire protocol, as far as the engine speaks it itself.
