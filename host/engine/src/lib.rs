@@ -4,3 +4,4 @@ pub mod config;
 pub mod outlet;
 pub mod source;
 pub mod state;
+pub mod tls;
