@@ -11,12 +11,16 @@
 //! | [`change`] | one keyed change, as it crosses every boundary after the decoder |
 //! | [`key`], [`lane`] | canonical key bytes and the ordered path that they choose |
 //! | [`batch`] | what is handed on in one go, and what it closes |
+//! | [`decode`] | PostgreSQL formats: rows of COPY, messages of pgoutput |
+//! | [`transaction`] | the stream: events with positions, and what closes them |
 
 pub mod batch;
 pub mod change;
+pub mod decode;
 pub mod key;
 pub mod lane;
 pub mod outcome;
 pub mod position;
 pub mod schema;
+pub mod transaction;
 pub mod value;
