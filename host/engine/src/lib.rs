@@ -8,3 +8,4 @@ pub mod outlet;
 pub mod plugins;
 pub mod source;
 pub mod state;
+pub mod tls;
