@@ -1,1 +1,4 @@
-//! Support for the tests.
+//! What proves the engine: private servers, workloads that record what they committed, and the checker.
+
+pub mod postgres;
+pub mod wait;
