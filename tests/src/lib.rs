@@ -1,4 +1,5 @@
 //! What proves the engine: private servers, workloads that record what they committed, and the checker.
 
+pub mod engine;
 pub mod postgres;
 pub mod wait;

@@ -10,7 +10,7 @@ mod installation;
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -296,7 +296,7 @@ mod tests {
     fn nothing_is_left_behind() -> Result<()> {
         let server = Server::start_with(Version::V15, Options::default().with_tls())?;
         let (directory, port) = (server.data(), server.port());
-        assert!(Path::new(&server.authority()).exists());
+        assert!(server.authority().exists());
         drop(server);
         assert!(!directory.exists());
         assert!(std::net::TcpStream::connect(("127.0.0.1", port)).is_err());
