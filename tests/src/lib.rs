@@ -3,3 +3,4 @@
 pub mod engine;
 pub mod postgres;
 pub mod wait;
+pub mod workload;
