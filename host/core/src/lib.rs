@@ -11,12 +11,16 @@
 //! | [`change`] | one keyed change, as it crosses every boundary after the decoder |
 //! | [`key`], [`lane`] | canonical key bytes and the ordered path that they choose |
 //! | [`batch`] | what is handed on in one go, and what it closes |
+//! | [`fence`] | what a view contains |
+//! | [`seam`] | the hand-over from the scan to the stream |
 
 pub mod batch;
 pub mod change;
+pub mod fence;
 pub mod key;
 pub mod lane;
 pub mod outcome;
 pub mod position;
 pub mod schema;
+pub mod seam;
 pub mod value;

@@ -1,0 +1,55 @@
+//! The fences in force, and the verdict on one streamed change.
+
+use crate::change::TransactionId;
+use crate::position::Lsn;
+use crate::schema::RelationId;
+
+use super::record::{Fenced, Record, Scan};
+
+/// What becomes of a streamed change.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Verdict {
+    Emit,
+    /// The scan of its table already holds it.
+    Drop,
+}
+
+/// Which changes the scans hold. A copy that misses a retirement gives the same verdicts, only less cheaply: past its
+/// horizon a fence contains nothing that the stream still brings.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Fences(Vec<Fenced>);
+
+impl Fences {
+    pub fn of(record: &Record) -> Self {
+        let fenced = record.tables.values().filter_map(|scan| match scan {
+            Scan::Done { fenced } => fenced.clone(),
+            Scan::Due { .. } => None,
+        });
+        let mut fences = Self(fenced.collect());
+        fences.0.sort_by_key(|fenced| fenced.relation);
+        if let Some(checkpoint) = record.checkpoint {
+            fences.retire(checkpoint);
+        }
+        fences
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn judge(&self, relation: RelationId, transaction: TransactionId) -> Verdict {
+        if self.0.is_empty() {
+            return Verdict::Emit;
+        }
+        match self.0.binary_search_by_key(&relation, |fenced| fenced.relation) {
+            Ok(index) if self.0.get(index).is_some_and(|it| it.fence.contains(transaction)) => {
+                Verdict::Drop
+            }
+            _ => Verdict::Emit,
+        }
+    }
+
+    pub(super) fn retire(&mut self, checkpoint: Lsn) {
+        self.0.retain(|fenced| fenced.horizon > checkpoint);
+    }
+}

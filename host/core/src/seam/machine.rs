@@ -1,0 +1,408 @@
+//! The state machine of the hand-over.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::change::TransactionId;
+use crate::fence::Fence;
+use crate::position::Lsn;
+use crate::schema::{RelationId, TableName};
+
+use super::examination::{examine, resume_position};
+use super::fences::{Fences, Verdict};
+use super::protocol::{Action, Due, Input, Mode, Refusal, Slot, Start, View};
+use super::record::{Fenced, Pin, Record, Step};
+use super::scanning::{Complete, Scanning};
+
+/// Decides what happens next. Made anew from the durable record at every start of the engine and after every loss of
+/// the stream's connection.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Seam {
+    /// What is known to be durable.
+    record: Record,
+    fences: Fences,
+    state: State,
+    start: Option<Start>,
+    /// Whether an earlier life may have delivered changes of the stream.
+    streamed_before: bool,
+    /// Whether the snapshot that was exported with the slot still exists.
+    pinned_view: bool,
+    /// Tables whose rows are all durable, while that is being saved.
+    completing: BTreeSet<TableName>,
+    /// One past the highest chunk number that was planned in this life.
+    next_chunk: BTreeMap<TableName, u32>,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum State {
+    Idle,
+    Marking,
+    Intending,
+    Dropping,
+    Creating,
+    Pinning,
+    Skipping,
+    Settling,
+    Opening(Opening),
+    Attempting(Sight),
+    /// The view was lost while the attempt was being saved. The answer has to be awaited, so that it is not taken for
+    /// that of the next attempt.
+    Abandoning,
+    Scanning(Sight, Scanning),
+    Streaming(Streaming),
+    Stopped,
+}
+
+/// The view that was asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Opening {
+    Pinned,
+    Later { settled: TransactionId },
+}
+
+/// The view that is open.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum Sight {
+    Pinned,
+    Later { fence: Fence, horizon: Lsn },
+}
+
+/// One checkpoint is saved at a time; what becomes durable meanwhile is saved in one go.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Streaming {
+    saving: Option<Lsn>,
+    waiting: Option<Lsn>,
+    /// The finish was asked for.
+    finishing: bool,
+}
+
+impl State {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Idle => "not started",
+            Self::Marking => "saving which tables are scanned again",
+            Self::Intending => "saving the intent",
+            Self::Dropping => "dropping the slot",
+            Self::Creating => "creating the slot",
+            Self::Pinning => "saving the pin",
+            Self::Skipping => "saving which tables are not scanned",
+            Self::Settling => "waiting for running transactions",
+            Self::Opening(_) => "opening a view",
+            Self::Attempting(_) | Self::Abandoning => "saving the attempt",
+            Self::Scanning(..) => "scanning",
+            Self::Streaming(_) => "streaming",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+impl Seam {
+    pub fn new(record: Record) -> Self {
+        Self {
+            fences: Fences::of(&record),
+            streamed_before: matches!(record.pin, Pin::At(_)),
+            record,
+            state: State::Idle,
+            start: None,
+            pinned_view: false,
+            completing: BTreeSet::new(),
+            next_chunk: BTreeMap::new(),
+        }
+    }
+
+    /// The verdict on one change of the stream.
+    pub fn judge(&self, relation: RelationId, transaction: TransactionId) -> Verdict {
+        self.fences.judge(relation, transaction)
+    }
+
+    /// For a reader that judges in a task of its own: complete from [`Action::Stream`] on.
+    pub fn fences(&self) -> &Fences {
+        &self.fences
+    }
+
+    /// What is known to be durable.
+    pub fn record(&self) -> &Record {
+        &self.record
+    }
+
+    /// Takes in what happened, and says what to do now, in this order. Does not wait for anything.
+    pub fn apply(&mut self, input: Input) -> Vec<Action> {
+        let name = input.name();
+        let state = std::mem::replace(&mut self.state, State::Stopped);
+        match (state, input) {
+            (State::Stopped, _) => Vec::new(),
+            (State::Idle, Input::Start(start)) => self.started(start),
+            (state, Input::Saved(step)) => self.saved(state, step),
+            (State::Dropping, Input::SlotDropped) => self.create_slot(),
+            (State::Creating, Input::SlotCreated { consistent_point }) => {
+                self.pinned_view = true;
+                self.state = State::Pinning;
+                vec![Action::Save(Step::Pin(consistent_point))]
+            }
+            (State::Settling, Input::Settled { before }) => {
+                self.state = State::Opening(Opening::Later { settled: before });
+                vec![Action::OpenView(View::Later)]
+            }
+            (State::Opening(Opening::Pinned), Input::PinnedViewOpened) => {
+                self.attempt(Sight::Pinned)
+            }
+            (
+                State::Opening(Opening::Later { settled }),
+                Input::LaterViewOpened { fence, horizon },
+            ) => {
+                if fence.ended_before() < settled {
+                    return self.settle();
+                }
+                self.attempt(Sight::Later { fence, horizon })
+            }
+            (
+                State::Scanning(sight, mut scanning),
+                Input::ChunksPlanned { table, relation, count },
+            ) => match scanning.planned(table.clone(), relation, count) {
+                Ok((end, complete)) => {
+                    self.next_chunk.insert(table, end);
+                    self.scanned(sight, scanning, complete)
+                }
+                Err(()) => self.out_of_order(name, "a plan is not awaited"),
+            },
+            (State::Scanning(sight, mut scanning), Input::ChunkDurable(chunk)) => {
+                let complete = scanning.durable(chunk);
+                self.scanned(sight, scanning, complete)
+            }
+            // Late news of a scan that was given up with its view.
+            (state, Input::ChunkDurable(_)) => self.stay(state),
+            (state, Input::ViewLost) => self.view_lost(state),
+            (State::Streaming(mut streaming), Input::CommitDurable(lsn)) => {
+                streaming.waiting = streaming.waiting.max(Some(lsn));
+                self.advance(streaming)
+            }
+            (state, _) => self.out_of_order(name, state.name()),
+        }
+    }
+
+    fn started(&mut self, start: Start) -> Vec<Action> {
+        if let Err(refusal) = examine(&self.record, &start) {
+            return self.refuse(refusal);
+        }
+        let again = self.scanned_again(&start);
+        self.start = Some(start);
+        if again.is_empty() {
+            return self.reach_pin();
+        }
+        self.state = State::Marking;
+        vec![Action::Save(Step::Again(again))]
+    }
+
+    /// Done tables that are read again all the same: every one in mode `always`, and those that are not wanted now, so
+    /// that they are not taken for complete when they are wanted once more.
+    fn scanned_again(&self, start: &Start) -> BTreeSet<TableName> {
+        let done = self.record.tables.keys().filter(|table| self.record.is_done(table));
+        let again =
+            |table: &&TableName| start.mode == Mode::Always || !start.tables.contains(*table);
+        done.filter(again).cloned().collect()
+    }
+
+    fn reach_pin(&mut self) -> Vec<Action> {
+        match self.record.pin {
+            Pin::None => {
+                self.state = State::Intending;
+                vec![Action::Save(Step::Intend)]
+            }
+            Pin::Intended => match self.start.as_ref().map(|start| start.slot) {
+                Some(Slot::Absent) | None => self.create_slot(),
+                Some(Slot::Present { .. } | Slot::Lost) => self.drop_slot(),
+            },
+            Pin::At(_) => self.reach_rows(),
+        }
+    }
+
+    fn create_slot(&mut self) -> Vec<Action> {
+        self.state = State::Creating;
+        vec![Action::CreateSlot]
+    }
+
+    fn drop_slot(&mut self) -> Vec<Action> {
+        self.state = State::Dropping;
+        vec![Action::DropSlot]
+    }
+
+    /// From a saved pin on: what is due is scanned, then the log is streamed.
+    fn reach_rows(&mut self) -> Vec<Action> {
+        let due = self.due();
+        if due.is_empty() {
+            return if self.completing.is_empty() { self.stream() } else { self.scan_nothing() };
+        }
+        if self.mode() == Mode::Never {
+            self.state = State::Skipping;
+            return vec![Action::Save(Step::Skip(due))];
+        }
+        if self.pinned_view {
+            self.state = State::Opening(Opening::Pinned);
+            return vec![Action::OpenView(View::Pinned)];
+        }
+        self.settle()
+    }
+
+    fn settle(&mut self) -> Vec<Action> {
+        self.state = State::Settling;
+        vec![Action::Settle]
+    }
+
+    fn attempt(&mut self, sight: Sight) -> Vec<Action> {
+        self.state = State::Attempting(sight);
+        vec![Action::Save(Step::Attempt(self.due()))]
+    }
+
+    fn scan(&mut self, sight: Sight, tables: &BTreeSet<TableName>) -> Vec<Action> {
+        let first_chunk = |table| self.next_chunk.get(table).copied().unwrap_or(0);
+        // The attempt that is about to begin is counted already.
+        let due: Vec<Due> = tables
+            .iter()
+            .map(|table| Due {
+                table: table.clone(),
+                again: self.record.attempts(table) > 1,
+                first_chunk: first_chunk(table),
+            })
+            .collect();
+        let again: BTreeSet<_> =
+            due.iter().filter(|it| it.again).map(|it| it.table.clone()).collect();
+        let scanning = due.iter().map(|it| (it.table.clone(), it.first_chunk));
+        self.state = State::Scanning(sight, Scanning::begin(scanning));
+        let mut actions = Vec::new();
+        if !again.is_empty() {
+            actions.push(Action::Truncate(again));
+        }
+        actions.push(Action::Scan(due));
+        actions
+    }
+
+    /// Nothing is left to read, but what was read is still being saved as done.
+    fn scan_nothing(&mut self) -> Vec<Action> {
+        self.stay(State::Scanning(Sight::Pinned, Scanning::default()))
+    }
+
+    fn scanned(
+        &mut self,
+        sight: Sight,
+        scanning: Scanning,
+        complete: Option<Complete>,
+    ) -> Vec<Action> {
+        let mut actions = Vec::new();
+        if let Some(Complete { table, relation }) = complete {
+            let fenced = match &sight {
+                Sight::Pinned => None,
+                Sight::Later { fence, horizon } => {
+                    Some(Fenced { relation, fence: fence.clone(), horizon: *horizon })
+                }
+            };
+            self.completing.insert(table.clone());
+            actions.push(Action::Save(Step::Scanned { table, fenced }));
+        }
+        self.state = State::Scanning(sight, scanning);
+        actions
+    }
+
+    fn saved(&mut self, state: State, step: Step) -> Vec<Action> {
+        self.record = std::mem::take(&mut self.record).with(&step);
+        match (state, step) {
+            (State::Marking, Step::Again(_)) => {
+                self.fences = Fences::of(&self.record);
+                self.reach_pin()
+            }
+            (State::Intending, Step::Intend) => self.create_slot(),
+            (State::Pinning, Step::Pin(_)) => self.reach_rows(),
+            (State::Skipping, Step::Skip(_)) => self.stream(),
+            (State::Attempting(sight), Step::Attempt(tables)) => self.scan(sight, &tables),
+            (State::Abandoning, Step::Attempt(_)) => self.reach_rows(),
+            (state, Step::Scanned { table, .. }) if self.completing.remove(&table) => {
+                self.fences = Fences::of(&self.record);
+                let scanning = matches!(state, State::Scanning(..));
+                if scanning && self.completing.is_empty() && self.due().is_empty() {
+                    return self.stream();
+                }
+                self.stay(state)
+            }
+            (State::Streaming(streaming), Step::Checkpoint(lsn))
+                if streaming.saving == Some(lsn) =>
+            {
+                self.checkpoint_saved(streaming, lsn)
+            }
+            (State::Streaming(streaming), Step::Finish) => self.stay(State::Streaming(streaming)),
+            (state, _) => self.out_of_order("saved", state.name()),
+        }
+    }
+
+    fn view_lost(&mut self, state: State) -> Vec<Action> {
+        self.pinned_view = false;
+        match state {
+            // Whether the slot was made is not known.
+            State::Creating => self.drop_slot(),
+            State::Dropping => self.drop_slot(),
+            State::Attempting(_) => self.stay(State::Abandoning),
+            State::Settling | State::Opening(_) | State::Scanning(..) => self.reach_rows(),
+            state => self.stay(state),
+        }
+    }
+
+    fn stream(&mut self) -> Vec<Action> {
+        let outlet = self.start.as_ref().and_then(|start| start.outlet.position());
+        let log_end = self.start.as_ref().map(|start| start.log_end);
+        let from = resume_position(&self.record, outlet).unwrap_or_default();
+        let again_before = log_end.filter(|_| self.streamed_before).unwrap_or(from);
+        let streaming = Streaming { saving: None, waiting: outlet, finishing: false };
+        let mut actions = vec![Action::Stream { from, again_before }];
+        actions.extend(self.advance(streaming));
+        actions
+    }
+
+    /// Saves what is durable and not saved yet, and the end of the hand-over when it is reached.
+    fn advance(&mut self, mut streaming: Streaming) -> Vec<Action> {
+        let mut actions = Vec::new();
+        if self.fences.is_empty() && !self.record.finished && !streaming.finishing {
+            streaming.finishing = true;
+            actions.push(Action::Save(Step::Finish));
+        }
+        let waiting = streaming.waiting.filter(|lsn| Some(*lsn) > self.record.checkpoint);
+        if streaming.saving.is_none()
+            && let Some(lsn) = waiting
+        {
+            streaming.waiting = None;
+            streaming.saving = Some(lsn);
+            actions.push(Action::Save(Step::Checkpoint(lsn)));
+        }
+        self.state = State::Streaming(streaming);
+        actions
+    }
+
+    fn checkpoint_saved(&mut self, mut streaming: Streaming, lsn: Lsn) -> Vec<Action> {
+        self.fences.retire(lsn);
+        streaming.saving = None;
+        let mut actions = vec![Action::Acknowledge(lsn)];
+        actions.extend(self.advance(streaming));
+        actions
+    }
+
+    fn due(&self) -> BTreeSet<TableName> {
+        let wanted = self.start.iter().flat_map(|start| &start.tables);
+        let due =
+            |table: &&TableName| !self.record.is_done(table) && !self.completing.contains(*table);
+        wanted.filter(due).cloned().collect()
+    }
+
+    fn mode(&self) -> Mode {
+        self.start.as_ref().map_or(Mode::Initial, |start| start.mode)
+    }
+
+    fn stay(&mut self, state: State) -> Vec<Action> {
+        self.state = state;
+        Vec::new()
+    }
+
+    fn refuse(&mut self, refusal: Refusal) -> Vec<Action> {
+        self.state = State::Stopped;
+        vec![Action::Refuse(refusal)]
+    }
+
+    fn out_of_order(&mut self, input: &'static str, state: &'static str) -> Vec<Action> {
+        self.refuse(Refusal::OutOfOrder { input, state })
+    }
+}

@@ -1,0 +1,228 @@
+//! What the seam is told, and what it asks for.
+
+use std::collections::BTreeSet;
+
+use crate::batch::ChunkId;
+use crate::change::TransactionId;
+use crate::fence::Fence;
+use crate::position::Lsn;
+use crate::schema::{RelationId, TableName};
+
+use super::record::Step;
+
+/// Which tables are scanned at a start.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Mode {
+    /// Those that were not scanned yet.
+    Initial,
+    /// Every one, again.
+    Always,
+    /// None: stream only.
+    Never,
+}
+
+/// The slot of this pipeline's name, as the server shows it at the start.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Slot {
+    Absent,
+    Present {
+        /// `confirmed_flush_lsn`: the server silently starts from here when it is asked for less.
+        confirmed: Lsn,
+    },
+    /// It is there, but the log that it needs is not (`wal_status = lost`, or invalidated).
+    Lost,
+}
+
+/// The position that the outlet keeps beside its rows.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Recorded {
+    /// This kind of outlet keeps none.
+    Unkept,
+    /// It keeps one, and there is none yet.
+    Empty,
+    At(Lsn),
+}
+
+impl Recorded {
+    pub(super) fn position(self) -> Option<Lsn> {
+        match self {
+            Self::Unkept | Self::Empty => None,
+            Self::At(lsn) => Some(lsn),
+        }
+    }
+}
+
+/// What the driver found out before it does anything.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Start {
+    pub tables: BTreeSet<TableName>,
+    pub mode: Mode,
+    pub slot: Slot,
+    pub outlet: Recorded,
+    /// The log's insert position now: no earlier life can have delivered a commit record at or past it.
+    pub log_end: Lsn,
+}
+
+/// What happened.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Input {
+    /// First, and once.
+    Start(Start),
+    SlotDropped,
+    /// The slot exists, and its snapshot is exported.
+    SlotCreated {
+        consistent_point: Lsn,
+    },
+    /// A step that was asked for is durable.
+    Saved(Step),
+    /// The workers read in the snapshot that was exported with the slot.
+    PinnedViewOpened,
+    /// Every transaction with an id below this one has ended, and the id was assigned after [`Action::Settle`].
+    Settled {
+        before: TransactionId,
+    },
+    /// `horizon` was read after the view was opened; see [`Fenced`](super::Fenced).
+    LaterViewOpened {
+        fence: Fence,
+        horizon: Lsn,
+    },
+    /// Comes before the first chunk of the table goes out. The chunks are numbered from the [`Due::first_chunk`] on;
+    /// an empty table may have none.
+    ChunksPlanned {
+        table: TableName,
+        relation: RelationId,
+        count: u32,
+    },
+    ChunkDurable(ChunkId),
+    /// The connection that holds the view (or was creating it) is gone. Without effect once everything was read.
+    ViewLost,
+    /// Every transaction whose commit record starts before this is durable at every outlet.
+    CommitDurable(Lsn),
+}
+
+/// A view to open.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum View {
+    /// The one that was exported with the slot: holds exactly what was committed before the pin.
+    Pinned,
+    /// A new one, with its fence. It takes the place of an earlier one.
+    Later,
+}
+
+/// A table to scan in the view that is open.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Due {
+    pub table: TableName,
+    /// Rows of it may have been delivered before: its rows are flagged as a redelivery.
+    pub again: bool,
+    /// Number of its first chunk. Numbers are not used twice in one life, so that late news of a chunk of an abandoned
+    /// scan cannot be taken for news of this one.
+    pub first_chunk: u32,
+}
+
+/// What the driver has to do, in this order.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Action {
+    /// Answer with [`Input::Saved`] when it is durable.
+    Save(Step),
+    /// Left over from an intent that was never pinned: nothing was emitted from it.
+    DropSlot,
+    /// On a connection that stays open until the view is no longer needed.
+    CreateSlot,
+    /// Take a transaction id of one's own, wait until every smaller one has ended, answer with [`Input::Settled`].
+    /// What the creation of a slot waits for, and with the same limit.
+    Settle,
+    OpenView(View),
+    /// A barrier down the lanes that empties these tables, before any row of [`Action::Scan`].
+    Truncate(BTreeSet<TableName>),
+    Scan(Vec<Due>),
+    /// Nothing follows from a view any more. Stream the log from here.
+    Stream {
+        from: Lsn,
+        /// Changes that committed before this may have been delivered by an earlier life.
+        again_before: Lsn,
+    },
+    /// Tell the source that it need not keep what committed before this.
+    Acknowledge(Lsn),
+    /// Emit nothing further; stop this pipeline, and say why. No other action follows, ever.
+    Refuse(Refusal),
+}
+
+/// Why a pipeline cannot go on without losing or inventing something: definite, an operator has to act.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, thiserror::Error)]
+pub enum Refusal {
+    #[error(
+        "the outlet was filled up to {recorded}, but there is no record of it here: bring back the state directory, or \
+         empty the outlet's tables (its position with them) and start anew"
+    )]
+    StateMissing { recorded: Lsn },
+    #[error(
+        "the outlet stands at {}, behind {saved}, which was durable there: it was restored from an older copy or \
+         emptied. Restore the newer copy, or empty it, remove the state directory and the slot, and start anew",
+        .recorded.map_or_else(|| "no position".to_owned(), |lsn| lsn.to_string())
+    )]
+    OutletBehind { recorded: Option<Lsn>, saved: Lsn },
+    #[error(
+        "a replication slot of this name exists, but not from this pipeline: choose another name, or drop it with \
+         pg_drop_replication_slot"
+    )]
+    SlotTaken,
+    #[error(
+        "the replication slot is gone: changes from {from} on are lost. Remove the state directory and start anew to \
+         copy the tables again"
+    )]
+    SlotMissing { from: Lsn },
+    #[error(
+        "the server removed the log that the replication slot needs: changes from {from} on are lost. Drop the slot, \
+         remove the state directory and start anew to copy the tables again"
+    )]
+    SlotLost { from: Lsn },
+    #[error(
+        "the replication slot starts at {to}, past {from}, where this pipeline stands: it was made again or read by \
+         another. Changes from {from} to {to} are lost. Drop the slot, remove the state directory and start anew to \
+         copy the tables again"
+    )]
+    SlotAhead { from: Lsn, to: Lsn },
+    #[error(
+        "the server's log ends at {log_end}, before {position}, which was read from it: it was restored from a backup \
+         or is another server. Point the pipeline at the right server, or remove the state directory and start anew"
+    )]
+    ServerBehind { position: Lsn, log_end: Lsn },
+    #[error(
+        "mode `never` would leave tables half copied ({}): finish their scan with mode `initial` first",
+        .tables.iter().map(TableName::to_string).collect::<Vec<_>>().join(", ")
+    )]
+    ScanUnfinished { tables: BTreeSet<TableName> },
+    /// A defect of the driver. Stopping is safe, going on may not be.
+    #[error("{input} came while {state}: this is a defect of dovetail, please report it")]
+    OutOfOrder { input: &'static str, state: &'static str },
+}
+
+impl Refusal {
+    /// What of the log is lost, for the gap ledger: from, and to where that is known.
+    pub fn gap(&self) -> Option<(Lsn, Option<Lsn>)> {
+        match self {
+            Self::SlotMissing { from } | Self::SlotLost { from } => Some((*from, None)),
+            Self::SlotAhead { from, to } => Some((*from, Some(*to))),
+            _ => None,
+        }
+    }
+}
+
+impl Input {
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Start(_) => "start",
+            Self::SlotDropped => "slot dropped",
+            Self::SlotCreated { .. } => "slot created",
+            Self::Saved(_) => "saved",
+            Self::PinnedViewOpened => "pinned view opened",
+            Self::Settled { .. } => "settled",
+            Self::LaterViewOpened { .. } => "later view opened",
+            Self::ChunksPlanned { .. } => "chunks planned",
+            Self::ChunkDurable(_) => "chunk durable",
+            Self::ViewLost => "view lost",
+            Self::CommitDurable(_) => "commit durable",
+        }
+    }
+}

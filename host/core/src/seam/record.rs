@@ -1,0 +1,211 @@
+//! What is durable of the hand-over, and the steps by which it changes.
+//!
+//! [`Record::with`] is the only definition of what a step means: the store writes by it, the explorer crashes by it and
+//! the seam thinks by it. It is total, and holds the two rules that no order of steps may break: a pin never moves, and
+//! a checkpoint never falls.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::fence::Fence;
+use crate::position::Lsn;
+use crate::schema::{RelationId, TableName};
+
+/// Where the stream starts.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+pub enum Pin {
+    #[default]
+    None,
+    /// A slot is about to be created, or was; nothing was ever emitted from it.
+    Intended,
+    At(Lsn),
+}
+
+/// How far the scan of one table is.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub enum Scan {
+    Due {
+        /// Scans of which rows may have reached an outlet.
+        attempts: u32,
+    },
+    /// Every row of the scan is durable. `None`: nothing of the stream is in it.
+    Done { fenced: Option<Fenced> },
+}
+
+/// What a table's scan in a later view holds of the stream.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct Fenced {
+    pub relation: RelationId,
+    pub fence: Fence,
+    /// The log's insert position, read after the view was opened: the commit record of every transaction in the fence
+    /// starts before it. Once the checkpoint is here the fence has nothing left to say.
+    pub horizon: Lsn,
+}
+
+/// The durable state of one pipeline's hand-over.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+pub struct Record {
+    pub pin: Pin,
+    #[serde(with = "entries")]
+    pub tables: BTreeMap<TableName, Scan>,
+    pub checkpoint: Option<Lsn>,
+    /// Every wanted table is done, and no fence is in force.
+    pub finished: bool,
+}
+
+/// One atomic durable write.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub enum Step {
+    /// A slot is about to be created.
+    Intend,
+    Pin(Lsn),
+    /// These are scanned again, though they were done: rows of them are at the outlet.
+    Again(BTreeSet<TableName>),
+    /// These are not scanned at all.
+    Skip(BTreeSet<TableName>),
+    /// Rows of these may reach an outlet from now on.
+    Attempt(BTreeSet<TableName>),
+    /// Every row of this table is durable.
+    Scanned {
+        table: TableName,
+        fenced: Option<Fenced>,
+    },
+    Checkpoint(Lsn),
+    Finish,
+}
+
+impl Record {
+    /// The record after this step. What would move a pin or lower a checkpoint changes nothing.
+    #[must_use]
+    pub fn with(mut self, step: &Step) -> Self {
+        match step {
+            Step::Intend => {
+                if self.pin == Pin::None {
+                    self.pin = Pin::Intended;
+                }
+            }
+            Step::Pin(lsn) => {
+                if !matches!(self.pin, Pin::At(_)) {
+                    self.pin = Pin::At(*lsn);
+                }
+            }
+            Step::Again(tables) => {
+                for table in tables {
+                    let attempts = self.attempts(table).max(1);
+                    self.tables.insert(table.clone(), Scan::Due { attempts });
+                }
+                self.finished = false;
+            }
+            Step::Skip(tables) => {
+                for table in tables {
+                    self.tables.insert(table.clone(), Scan::Done { fenced: None });
+                }
+            }
+            Step::Attempt(tables) => {
+                for table in tables {
+                    let attempts = self.attempts(table).saturating_add(1);
+                    self.tables.insert(table.clone(), Scan::Due { attempts });
+                }
+                self.finished = false;
+            }
+            Step::Scanned { table, fenced } => {
+                self.tables.insert(table.clone(), Scan::Done { fenced: fenced.clone() });
+            }
+            Step::Checkpoint(lsn) => self.checkpoint = self.checkpoint.max(Some(*lsn)),
+            Step::Finish => {
+                for scan in self.tables.values_mut() {
+                    if let Scan::Done { fenced } = scan {
+                        *fenced = None;
+                    }
+                }
+                self.finished = true;
+            }
+        }
+        self
+    }
+
+    /// Scans of this table of which rows may be at an outlet.
+    pub fn attempts(&self, table: &TableName) -> u32 {
+        match self.tables.get(table) {
+            Some(Scan::Due { attempts }) => *attempts,
+            Some(Scan::Done { .. }) => 1,
+            None => 0,
+        }
+    }
+
+    pub fn is_done(&self, table: &TableName) -> bool {
+        matches!(self.tables.get(table), Some(Scan::Done { .. }))
+    }
+}
+
+/// A map whose keys are no strings, as a list of pairs, so that any format can hold it.
+mod entries {
+    use std::collections::BTreeMap;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::{Scan, TableName};
+
+    pub(super) fn serialize<S: Serializer>(
+        tables: &BTreeMap<TableName, Scan>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(tables)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<BTreeMap<TableName, Scan>, D::Error> {
+        Ok(Vec::<(TableName, Scan)>::deserialize(deserializer)?.into_iter().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(name: &str) -> TableName {
+        TableName { namespace: "public".into(), name: name.into() }
+    }
+
+    fn fenced() -> Option<Fenced> {
+        let fence = "10:20:14".parse().unwrap();
+        Some(Fenced { relation: RelationId(7), fence, horizon: Lsn::new(90) })
+    }
+
+    #[test]
+    fn a_pin_never_moves_and_a_checkpoint_never_falls() {
+        let record = Record::default().with(&Step::Intend).with(&Step::Pin(Lsn::new(5)));
+        let moved = record.clone().with(&Step::Pin(Lsn::new(9))).with(&Step::Intend);
+        assert_eq!(moved, record);
+        let saved =
+            record.with(&Step::Checkpoint(Lsn::new(8))).with(&Step::Checkpoint(Lsn::new(7)));
+        assert_eq!(saved.checkpoint, Some(Lsn::new(8)));
+    }
+
+    #[test]
+    fn rows_that_may_be_at_the_outlet_are_never_forgotten() {
+        let only = BTreeSet::from([table("a")]);
+        let record = Record::default().with(&Step::Attempt(only.clone()));
+        assert_eq!(record.attempts(&table("a")), 1);
+        let done = record.with(&Step::Scanned { table: table("a"), fenced: fenced() });
+        let again = done.with(&Step::Again(only));
+        assert_eq!(again.tables.get(&table("a")), Some(&Scan::Due { attempts: 1 }));
+    }
+
+    #[test]
+    fn a_record_survives_being_stored() {
+        let tables = BTreeSet::from([table("a"), table("b")]);
+        let record = Record::default()
+            .with(&Step::Intend)
+            .with(&Step::Pin(Lsn::new(5)))
+            .with(&Step::Attempt(tables))
+            .with(&Step::Scanned { table: table("a"), fenced: fenced() })
+            .with(&Step::Checkpoint(Lsn::new(6)));
+        let json = serde_json::to_string(&record).unwrap();
+        assert_eq!(serde_json::from_str::<Record>(&json).unwrap(), record);
+        let packed = rmp_serde::to_vec(&record).unwrap();
+        assert_eq!(rmp_serde::from_slice::<Record>(&packed).unwrap(), record);
+    }
+}
