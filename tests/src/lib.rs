@@ -1,1 +1,3 @@
 //! Support for the tests.
+
+pub mod corpus;
