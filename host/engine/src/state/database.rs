@@ -67,13 +67,8 @@ impl Database {
         }
         let content = content(&database.connection, &path)?;
         if content.origin != *origin {
-            return Err(Error::OtherOrigin {
-                path,
-                pipeline: content.origin.pipeline,
-                state: content.origin.source,
-                own_pipeline: origin.pipeline.clone(),
-                source_now: origin.source.clone(),
-            });
+            let (saved, now) = (Box::new(content.origin), Box::new(origin.clone()));
+            return Err(Error::OtherOrigin { path, saved, now });
         }
         Ok((database, content.record))
     }

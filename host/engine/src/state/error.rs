@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::ErrorCode;
 
 use crate::offload::Abandoned;
-use crate::origin::Source;
+use crate::origin::Origin;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -39,17 +39,11 @@ pub enum Error {
     #[error("{} is not a state of dovetail; name another directory", .path.display())]
     Foreign { path: PathBuf },
     #[error(
-        "the state {} belongs to pipeline {pipeline} of {state}, and this is pipeline {own_pipeline} of {source_now}; \
-         name another directory, or point the pipeline at its own source",
-        .path.display()
+        "the state {} belongs to pipeline {} of {}, and this is pipeline {} of {}; name another directory, or point \
+         the pipeline at its own source",
+        .path.display(), .saved.pipeline, .saved.source, .now.pipeline, .now.source
     )]
-    OtherOrigin {
-        path: PathBuf,
-        pipeline: String,
-        state: Source,
-        own_pipeline: String,
-        source_now: Source,
-    },
+    OtherOrigin { path: PathBuf, saved: Box<Origin>, now: Box<Origin> },
     #[error(
         "a checkpoint that no outlet proved was to be saved: this is a defect of dovetail, please report it"
     )]
