@@ -220,16 +220,16 @@ fn read(relation: &Relation, tuple: &Tuple<'_>) -> Result<Row, InvalidRow> {
     }
     let mut values = Vec::with_capacity(expected);
     for (column, field) in relation.columns.iter().zip(tuple.fields()) {
-        values.push(match field {
-            Field::Null => Value::Null,
-            Field::Unchanged => Value::Unavailable,
+        match field {
+            Field::Null => values.push(Value::Null),
+            Field::Unchanged => values.push(Value::Unavailable),
             Field::Text(range) => {
-                text::value(column.kind, tuple.message(), range).map_err(|source| {
+                text::push(column.kind, tuple.message(), range, &mut values).map_err(|source| {
                     let (table, column) = (relation.table.to_string(), column.name.clone());
                     InvalidRow::Value { table, column, source }
-                })?
+                })?;
             }
-        });
+        }
     }
     Ok(Row::new(values))
 }
