@@ -12,6 +12,8 @@
 //! | `extra_float_digits` | `3` | floats that read back exactly |
 //! | `bytea_output` | `hex` | bytea |
 //! | `lc_monetary` | `C` | money |
+//! | `search_path` | `pg_catalog` | names of objects (`regclass`) stand with their schema |
+//! | `quote_all_identifiers` | `off` | names of objects |
 //!
 //! Every text of the right form gives exactly one value, from which [`print`](super::print) gives an equal text again.
 //! What no integer of the value holds (the years after 294246 of a timestamp, whose microseconds PostgreSQL counts from
