@@ -37,7 +37,7 @@ pub enum Error {
     Unreadable { file: PathBuf, source: io::Error },
     #[error("the configuration {} has more than {FILE_BYTES_MAX} bytes", file.display())]
     TooLarge { file: PathBuf },
-    #[error("{0}")]
+    #[error("{count} in the configuration:\n{0}", count = .0.count())]
     Invalid(Problems),
 }
 
