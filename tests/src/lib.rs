@@ -1,1 +1,11 @@
-//! Support for the tests.
+//! What proves the engine: private servers, workloads that record what they committed, the type corpus, and the checker.
+
+pub mod checker;
+pub mod content;
+pub mod corpus;
+pub mod engine;
+pub mod lines;
+pub mod postgres;
+pub mod trial;
+pub mod wait;
+pub mod workload;

@@ -14,3 +14,4 @@ pub mod source;
 pub mod state;
 pub mod status;
 pub mod telemetry;
+pub mod tls;

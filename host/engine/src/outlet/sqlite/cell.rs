@@ -42,9 +42,9 @@ impl ToSql for Cell<'_> {
 pub(super) fn declared(kind: Kind) -> &'static str {
     match kind {
         Kind::Boolean | Kind::Int => " INTEGER",
-        // Load-bearing: under any numeric affinity the text of an integer beyond 2^63 becomes a float.
-        Kind::Uint => "",
-        Kind::Float32 | Kind::Float64 => " REAL",
+        // Load-bearing: under a numeric affinity the text of an integer beyond 2^63 becomes a float, and -0 becomes the
+        // integer 0, as which SQLite stores whole floats of such columns.
+        Kind::Uint | Kind::Float32 | Kind::Float64 => "",
         Kind::Bytes => " BLOB",
         Kind::Decimal
         | Kind::Text

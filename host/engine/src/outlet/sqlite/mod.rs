@@ -13,7 +13,7 @@
 //! | bool | `INTEGER` | 0, 1 |
 //! | int | `INTEGER` | integer |
 //! | uint | no type | integer; beyond 2^63-1 decimal text |
-//! | float4, float8 | `REAL` | the same number in 64 bits; not a number as text `NaN`, which SQLite would make null |
+//! | float4, float8 | no type | the same number in 64 bits, also -0; not a number as text `NaN`, which SQLite would make null |
 //! | bytea | `BLOB` | blob |
 //! | everything else | `TEXT` | what PostgreSQL prints under `DateStyle` ISO, `TimeZone` UTC and `IntervalStyle` postgres: numeric `1.00`, timestamptz `2024-01-31 12:00:00.5+00`, bits `0101`, json its own text |
 

@@ -1,0 +1,238 @@
+//! A pipeline's folder: its configuration, its state and the files of its outlets.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Map, Value, json};
+use tempfile::TempDir;
+use tokio_postgres::Client;
+
+use super::{Engine, finish, log_length, program};
+use crate::postgres::{PASSWORD, Server};
+use crate::wait::{PATIENCE, until};
+
+/// What a command left behind.
+#[derive(Debug)]
+pub struct Finished {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Finished {
+    /// Both streams, for messages and searches.
+    pub fn text(&self) -> String {
+        format!("{}{}", self.stdout, self.stderr)
+    }
+}
+
+/// One pipeline of one test. The configuration is written anew for every command, so that it may change between two.
+#[derive(Debug)]
+pub struct Setup {
+    directory: TempDir,
+    name: String,
+    /// A YAML document that happens to be JSON.
+    configuration: Value,
+    environment: Vec<(String, String)>,
+}
+
+impl Setup {
+    /// Captures `tables` of `server` (database `postgres`) as its superuser and delivers to nothing yet.
+    pub fn new(name: &str, server: &Server, tables: &[&str]) -> Result<Self> {
+        let configuration = json!({
+            "name": name,
+            "source": { "postgres": {
+                "url": format!("postgresql://postgres@127.0.0.1:{}/postgres", server.port()),
+                "password": "${SOURCE_PASSWORD}",
+                "tables": tables,
+                "publication": name,
+                "slot": name,
+                "create_publication": true,
+            }},
+            "snapshot": { "mode": "initial", "workers": 2, "chunk_rows": 1000 },
+            "lanes": 2,
+            "outlets": {},
+            "state": "state",
+        });
+        let directory = tempfile::Builder::new().prefix("dovetail-pipeline-").tempdir()?;
+        let environment = vec![("SOURCE_PASSWORD".to_owned(), PASSWORD.to_owned())];
+        Ok(Self { directory, name: name.to_owned(), configuration, environment })
+    }
+
+    /// Sets what the JSON pointer names, such as `/source/postgres/pin_timeout`, making the maps on the way.
+    pub fn set(mut self, pointer: &str, value: Value) -> Self {
+        self.change(pointer, value);
+        self
+    }
+
+    /// [`Setup::set`] between two commands.
+    pub fn change(&mut self, pointer: &str, value: Value) {
+        let mut place = &mut self.configuration;
+        for step in pointer.split('/').skip(1) {
+            if !place.is_object() {
+                *place = Value::Object(Map::new());
+            }
+            place = &mut place[step];
+        }
+        *place = value;
+    }
+
+    pub fn without(mut self, pointer: &str) -> Self {
+        if let Some((parent, last)) = pointer.rsplit_once('/')
+            && let Some(Value::Object(map)) = self.configuration.pointer_mut(parent)
+        {
+            map.remove(last);
+        }
+        self
+    }
+
+    pub fn environment(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Delivers JSON lines to [`Setup::lines_file`].
+    pub fn to_file(self) -> Self {
+        self.set("/outlets/lines", json!({ "file": { "path": "lines.jsonl" } }))
+    }
+
+    /// Delivers to the SQLite replica at [`Setup::replica_file`].
+    pub fn to_sqlite(self) -> Self {
+        self.set("/outlets/replica", json!({ "sqlite": { "path": "replica.db" } }))
+    }
+
+    /// Delivers to the database `replica` of `server`, which must exist.
+    pub fn to_postgres(self, server: &Server) -> Self {
+        let url = format!("postgresql://postgres@127.0.0.1:{}/replica", server.port());
+        self.set(
+            "/outlets/copy",
+            json!({ "postgres": { "url": url, "password": "${SOURCE_PASSWORD}" } }),
+        )
+    }
+
+    /// Sends every change through a plugin.
+    pub fn plugin(mut self, name: &str, file: &Path, config: Value) -> Self {
+        let plugin = json!({ "name": name, "file": file, "config": config });
+        match self.configuration.get_mut("plugins") {
+            Some(Value::Array(plugins)) => plugins.push(plugin),
+            _ => self.change("/plugins", json!([plugin])),
+        }
+        self
+    }
+
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    pub fn lines_file(&self) -> PathBuf {
+        self.directory().join("lines.jsonl")
+    }
+
+    pub fn replica_file(&self) -> PathBuf {
+        self.directory().join("replica.db")
+    }
+
+    pub fn state(&self) -> PathBuf {
+        self.directory().join("state")
+    }
+
+    /// Standard error of all lives, one after the other.
+    pub fn log_file(&self) -> PathBuf {
+        self.directory().join("engine.log")
+    }
+
+    /// Name of the pipeline, of its slot and of its publication.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Writes the configuration; its path.
+    pub fn write(&self) -> Result<PathBuf> {
+        let path = self.directory().join("pipeline.yaml");
+        let mut configuration = self.configuration.clone();
+        let outlets: Vec<_> = configuration["outlets"]
+            .as_object()
+            .map(|outlets| outlets.keys().cloned().collect())
+            .unwrap_or_default();
+        if configuration.get("deliver").is_none() {
+            configuration["deliver"] = json!(outlets);
+        }
+        fs::write(&path, serde_json::to_string_pretty(&configuration)?)?;
+        Ok(path)
+    }
+
+    fn command(&self, name: &str) -> Result<Command> {
+        let mut command = Command::new(program()?);
+        command.arg(name).arg("--config").arg(self.write()?);
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command.current_dir(self.directory()).stdin(Stdio::null());
+        Ok(command)
+    }
+
+    /// Starts `dovetail run`.
+    pub fn run(&self) -> Result<Engine> {
+        let log = fs::File::options().create(true).append(true).open(self.log_file())?;
+        let output =
+            fs::File::options().create(true).append(true).open(self.directory().join("stdout"))?;
+        let log_start = log_length(&self.log_file());
+        let process = self
+            .command("run")?
+            .args(["--log-format", "json"])
+            .stdout(output)
+            .stderr(log)
+            .spawn()
+            .context("start dovetail")?;
+        Ok(Engine { process, log: self.log_file(), log_start })
+    }
+
+    /// Runs a command to its end: `check`, `status`, or a `run` that is expected to end by itself.
+    pub fn finished(&self, name: &str, arguments: &[&str]) -> Result<Finished> {
+        let file = |name: &str| fs::File::create(self.directory().join(name));
+        let process = self
+            .command(name)?
+            .args(arguments)
+            .stdout(file("command.out")?)
+            .stderr(file("command.err")?)
+            .spawn()
+            .context("start dovetail")?;
+        let status = finish(process, &format!("dovetail {name}"), Duration::from_secs(120))?;
+        let read = |name: &str| fs::read_to_string(self.directory().join(name));
+        let (stdout, stderr) = (read("command.out")?, read("command.err")?);
+        let Some(code) = status.code() else { bail!("dovetail {name} {status}: {stderr}") };
+        Ok(Finished { code, stdout, stderr })
+    }
+
+    /// What `dovetail status --format json` says.
+    pub fn status(&self) -> Result<Value> {
+        let finished = self.finished("status", &["--format", "json"])?;
+        serde_json::from_str(&finished.stdout).with_context(|| finished.text())
+    }
+
+    /// Waits until everything that is committed now is durable at the outlets and acknowledged to the source.
+    pub async fn caught_up(&self, engine: &mut Engine, source: &Client) -> Result<()> {
+        self.caught_up_within(PATIENCE, engine, source).await
+    }
+
+    pub async fn caught_up_within(
+        &self,
+        limit: Duration,
+        engine: &mut Engine,
+        source: &Client,
+    ) -> Result<()> {
+        let end = source.query_one("SELECT pg_current_wal_flush_lsn()::text", &[]).await?;
+        let end: String = end.get(0);
+        let query = "SELECT confirmed_flush_lsn >= $2::text::pg_lsn FROM pg_replication_slots \
+                     WHERE slot_name = $1 AND active";
+        let what = format!("slot {} to be acknowledged up to {end}", self.name);
+        let wait = until(what, limit, async || {
+            engine.must_run()?;
+            let row = source.query_opt(query, &[&self.name, &end]).await?;
+            let reached = row.and_then(|row| row.get::<_, Option<bool>>(0)).unwrap_or(false);
+            Ok(reached.then_some(()))
+        });
+        wait.await.with_context(|| engine.log())
+    }
+}

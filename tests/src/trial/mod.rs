@@ -1,0 +1,239 @@
+//! One engine against one server and one workload, over all its lives, and the verdict.
+//!
+//! A trial notes where each life begins in the lines of the `file` outlet. At the end it lets the engine catch up, and
+//! has the checker judge the whole history: what the writers say they committed, in the order that the server's witness
+//! gives, against every line that was ever delivered. Beside that, the rows at both ends are compared column by column.
+
+mod history;
+
+use std::fmt;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use dovetail_core::position::Lsn;
+use tokio_postgres::Client;
+
+use crate::checker::judge;
+use crate::content::{Content, of_postgres, of_sqlite};
+use crate::engine::{Engine, Setup};
+use crate::lines::{Line, fold, read_from, whole_length};
+use crate::postgres::{Options as ServerOptions, Server, Version};
+use crate::workload::{Options, Running, TABLES, Workload, witness};
+
+/// Where the changes go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// Lines in a file: the whole history can be judged.
+    Lines,
+    /// Both ends can be compared.
+    Sqlite,
+    /// As for SQLite; the replica is another database of the same server.
+    Postgres,
+}
+
+impl Target {
+    pub const ALL: [Self; 3] = [Self::Lines, Self::Sqlite, Self::Postgres];
+}
+
+/// Where a life begins.
+#[derive(Debug, Clone, Copy)]
+struct Mark {
+    lines_bytes: u64,
+    /// What the source was told before: it is not above the checkpoint that was saved.
+    acknowledged: Option<Lsn>,
+}
+
+#[derive(Debug)]
+pub struct Trial {
+    pub server: Server,
+    pub setup: Setup,
+    target: Target,
+    lives: Vec<Mark>,
+}
+
+/// How long an engine may take to catch up with all that a workload wrote.
+const CATCH_UP: Duration = Duration::from_secs(180);
+
+impl Trial {
+    /// A server with the tables of a workload, and a pipeline that captures all of them.
+    pub async fn new(target: Target, options: Options) -> Result<(Self, Workload)> {
+        Self::on(Version::V15, ServerOptions::default(), target, options).await
+    }
+
+    pub async fn on(
+        version: Version,
+        server: ServerOptions,
+        target: Target,
+        options: Options,
+    ) -> Result<(Self, Workload)> {
+        // The replica's commits would otherwise be decoded twice by the witness and the engine; they are few.
+        let server = Server::start_with(version, server)?;
+        let client = server.connect().await?;
+        witness::begin(&client).await?;
+        let workload = Workload::prepare(&server, options).await?;
+        let setup = Setup::new("trial", &server, &TABLES)?;
+        let setup = match target {
+            Target::Lines => setup.to_file(),
+            Target::Sqlite => setup.to_sqlite(),
+            Target::Postgres => {
+                client.batch_execute("CREATE DATABASE replica").await?;
+                setup.to_postgres(&server)
+            }
+        };
+        Ok((Self { server, setup, target, lives: Vec::new() }, workload))
+    }
+
+    pub async fn client(&self) -> Result<Client> {
+        self.server.connect().await
+    }
+
+    /// Starts a life of the engine.
+    pub async fn launch(&mut self) -> Result<Engine> {
+        let acknowledged = self.acknowledged().await?;
+        let lines_bytes = whole_length(&self.setup.lines_file())?;
+        self.lives.push(Mark { lines_bytes, acknowledged });
+        self.setup.run()
+    }
+
+    /// The slot's position, where there is a slot and a server to ask.
+    async fn acknowledged(&self) -> Result<Option<Lsn>> {
+        let Ok(client) = self.client().await else { return Ok(None) };
+        let query =
+            "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = $1";
+        let row = client.query_opt(query, &[&self.setup.name()]).await?;
+        let lsn = row.and_then(|row| row.get::<_, Option<String>>(0));
+        lsn.map(|lsn| lsn.parse().context("a log position")).transpose()
+    }
+
+    /// Lines delivered so far, of all lives.
+    pub fn lines(&self) -> Result<Vec<Line>> {
+        crate::lines::read(&self.setup.lines_file())
+    }
+
+    /// Stops the writers, lets `engine` catch up and stop, and judges everything.
+    pub async fn finish(self, running: Running, mut engine: Engine) -> Result<Verdict> {
+        let workload = running.stop().await?;
+        let client = self.client().await?;
+        self.setup.caught_up_within(CATCH_UP, &mut engine, &client).await?;
+        let log = engine.log();
+        let code = engine.terminate().await?;
+        ensure!(code == 143 || code == 0, "exit code {code} after SIGTERM: {log}");
+        self.verdict(workload).await
+    }
+
+    /// Judges a history at rest: the writers have stopped and the engine has caught up and ended.
+    pub async fn verdict(self, mut workload: Workload) -> Result<Verdict> {
+        let client = self.client().await?;
+        let sum = workload.sum();
+        let commits = witness::commits(&client).await?;
+        let record = workload.record(&client).await?;
+        let mut verdict = Verdict { changes: record.changes(), ..Verdict::default() };
+        verdict.lives = self.lives.len();
+        let mut folded = None;
+        if self.target == Target::Lines {
+            let lives = self.lines_by_life()?;
+            let lines: Vec<_> = lives.iter().flat_map(|(_, lines)| lines).cloned().collect();
+            verdict.delivered = lines.len();
+            verdict.redelivered = lines.iter().filter(|line| line.redelivery).count();
+            verdict.scanned = lines.iter().filter(|line| line.op == "read").count();
+            let source = self.source_images(&client).await?;
+            let history = history::of(record, &commits, &lives, source)?;
+            verdict.violations.extend(judge(&history).iter().map(ToString::to_string));
+            folded = Some(fold(&lines)?);
+        }
+        for table in TABLES {
+            let source = of_postgres(&client, table).await?;
+            let replica = match &mut folded {
+                Some(tables) => tables.remove(table).unwrap_or_default(),
+                None => self.replica(table).await?,
+            };
+            verdict.rows += source.len();
+            let differences = source.differences(&replica);
+            if !differences.is_empty() {
+                verdict.violations.push(format!("source and replica of {table}: {differences}"));
+            }
+        }
+        let balance = "SELECT sum(balance)::bigint FROM account";
+        let balance: i64 = client.query_one(balance, &[]).await?.get(0);
+        ensure!(balance == sum, "the workload itself lost money: {balance} instead of {sum}");
+        Ok(verdict)
+    }
+
+    /// What the replica holds of a table of the source.
+    pub async fn replica(&self, table: &str) -> Result<Content> {
+        match self.target {
+            Target::Lines => Ok(fold(&self.lines()?)?.remove(table).unwrap_or_default()),
+            Target::Sqlite => {
+                of_sqlite(&self.setup.replica_file(), table.trim_start_matches("public."))
+            }
+            Target::Postgres => {
+                let client = self.server.connect_to(&self.server.url("replica")).await?;
+                of_postgres(&client, table).await
+            }
+        }
+    }
+
+    fn lines_by_life(&self) -> Result<Vec<(Option<Lsn>, Vec<Line>)>> {
+        let all = read_from(&self.setup.lines_file(), 0)?;
+        let mut lives: Vec<_> =
+            self.lives.iter().map(|life| (life.acknowledged, Vec::new())).collect();
+        for (offset, line) in all {
+            let life = self.lives.iter().rposition(|life| life.lines_bytes <= offset);
+            let life = life.and_then(|life| lives.get_mut(life)).context("a line of no life")?;
+            life.1.push(line);
+        }
+        Ok(lives)
+    }
+
+    async fn source_images(&self, client: &Client) -> Result<crate::checker::history::Rows> {
+        let mut rows = crate::checker::history::Rows::new();
+        for table in TABLES.into_iter().filter(|table| *table != history::KEYLESS) {
+            let query = format!("SELECT id::text, version FROM {table}");
+            for row in client.query(&query, &[]).await? {
+                let (key, version) = (row.get::<_, &str>(0), row.get(1));
+                rows.insert(history::row_key(table, key), history::image(version)?);
+            }
+        }
+        Ok(rows)
+    }
+}
+
+/// What came of a trial.
+#[derive(Debug, Default)]
+pub struct Verdict {
+    pub lives: usize,
+    /// Rows of the source at the end.
+    pub rows: u64,
+    /// Row changes that the writers committed.
+    pub changes: u64,
+    /// Lines, where the outlet is a file.
+    pub delivered: usize,
+    pub scanned: usize,
+    pub redelivered: usize,
+    pub violations: Vec<String>,
+}
+
+impl Verdict {
+    /// An error with the violations, if there are any.
+    pub fn clean(&self) -> Result<()> {
+        ensure!(self.violations.is_empty(), "{self}");
+        Ok(())
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "lives {}, rows {}, changes {}, lines {}, scanned {}, redelivered {}, violations {}",
+            self.lives,
+            self.rows,
+            self.changes,
+            self.delivered,
+            self.scanned,
+            self.redelivered,
+            self.violations.len()
+        )?;
+        self.violations.iter().take(20).try_for_each(|violation| write!(f, "\n  {violation}"))
+    }
+}
