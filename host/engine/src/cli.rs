@@ -128,10 +128,8 @@ struct Log<'e> {
 impl Log<'_> {
     /// Bars need standard error to be a terminal that nothing else writes to.
     fn start(&mut self, pipeline: &Pipeline) -> Result<Display, Failure> {
-        let prints = pipeline
-            .deliver
-            .iter()
-            .any(|name| matches!(pipeline.outlets.get(name), Some(Outlet::Stdout)));
+        let prints =
+            pipeline.deliver.iter().any(|name| matches!(pipeline.outlet(name), Outlet::Stdout));
         let shared = prints && io::stdout().is_terminal();
         if io::stderr().is_terminal() && self.format == Format::Text && !shared {
             self.display = Display::bars();

@@ -56,6 +56,14 @@ impl Pipeline {
         }
         Self::check(file, &text, environment).map_err(Error::Invalid)
     }
+
+    /// The outlet of a name in `deliver`.
+    ///
+    /// # Panics
+    /// The name is not in `deliver`.
+    pub fn outlet(&self, name: &str) -> &Outlet {
+        self.outlets.get(name).expect("names in `deliver` were checked to be outlets")
+    }
 }
 
 /// One pipeline, from one YAML file.

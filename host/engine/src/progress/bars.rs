@@ -1,6 +1,7 @@
 //! Progress as bars: the total, and above it the tables that are being read.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
@@ -31,7 +32,7 @@ impl Bars {
         Self { terminal: terminal.clone(), total, shown: BTreeMap::new() }
     }
 
-    pub(in crate::progress) fn draw(&mut self, tables: &[Table], elapsed: Duration) {
+    pub(in crate::progress) fn draw(&mut self, tables: &[Arc<Table>], elapsed: Duration) {
         for (index, table) in tables.iter().enumerate() {
             let reading = Reading::of(table);
             if reading.is_done() {
@@ -42,7 +43,7 @@ impl Bars {
             }
             if reading.rows > 0 && self.shown.len() < TABLES_SHOWN {
                 self.shown.entry(index).or_insert_with(|| {
-                    self.terminal.insert_before(&self.total, bar(table.name.to_string()))
+                    self.terminal.insert_before(&self.total, bar(table.table.to_string()))
                 });
             }
             if let Some(bar) = self.shown.get(&index) {
@@ -88,26 +89,24 @@ mod tests {
     use super::*;
     use dovetail_core::schema::TableName;
     use indicatif::ProgressDrawTarget;
-    use std::sync::Arc;
 
     #[test]
     fn only_a_few_tables_that_are_being_read_are_shown() {
-        let table = |number: usize| Table {
-            name: TableName { namespace: "public".into(), name: format!("t{number}") },
-            chunks: 2,
-            counters: Arc::default(),
+        let table = |number: usize| {
+            let name = TableName { namespace: "public".into(), name: format!("t{number}") };
+            Arc::new(Table::new(name, 2))
         };
-        let tables: Vec<Table> = (0..1000).map(table).collect();
+        let tables: Vec<Arc<Table>> = (0..1000).map(table).collect();
         let terminal = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
         let mut bars = Bars::new(&terminal);
-        tables.iter().take(20).for_each(|table| table.counters.add(1, 1));
+        tables.iter().take(20).for_each(|table| table.add(1, 1));
         bars.draw(&tables, Duration::from_secs(1));
         assert_eq!(bars.shown.len(), TABLES_SHOWN);
         assert_eq!((bars.total.length(), bars.total.position()), (Some(2000), 0));
 
         for table in tables.iter().take(19) {
-            table.counters.chunk_done();
-            table.counters.chunk_done();
+            table.chunk_done();
+            table.chunk_done();
         }
         bars.draw(&tables, Duration::from_secs(2));
         assert_eq!(bars.shown.keys().collect::<Vec<_>>(), [&19]);
