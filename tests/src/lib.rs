@@ -1,7 +1,8 @@
-//! What proves the engine: private servers, workloads that record what they committed, and the checker.
+//! What proves the engine: private servers, workloads that record what they committed, the type corpus, and the checker.
 
 pub mod checker;
 pub mod content;
+pub mod corpus;
 pub mod engine;
 pub mod lines;
 pub mod postgres;

@@ -132,6 +132,11 @@ impl Change {
         }
     }
 
+    /// Whether the change is of one row, and so takes that row's lane; all others are barriers.
+    pub fn has_lane(&self) -> bool {
+        self.keyed_row().is_some()
+    }
+
     /// The row whose key says which lane the change belongs to.
     pub fn keyed_row(&self) -> Option<&Row> {
         match self {

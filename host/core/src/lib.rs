@@ -11,16 +11,23 @@
 //! | [`change`] | one keyed change, as it crosses every boundary after the decoder |
 //! | [`key`], [`lane`] | canonical key bytes and the ordered path that they choose |
 //! | [`batch`] | what is handed on in one go, and what it closes |
+//! | [`decode`] | PostgreSQL formats: rows of COPY, messages of pgoutput |
+//! | [`transaction`] | the stream: events with positions, and what closes them |
 //! | [`fence`] | what a view contains |
 //! | [`seam`] | the hand-over from the scan to the stream |
+//! | [`frame`] | a batch as one run of bytes, for plugins |
+//! | [`outcome`] | what a plugin makes of an event |
 
 pub mod batch;
 pub mod change;
+pub mod decode;
 pub mod fence;
+pub mod frame;
 pub mod key;
 pub mod lane;
 pub mod outcome;
 pub mod position;
 pub mod schema;
 pub mod seam;
+pub mod transaction;
 pub mod value;

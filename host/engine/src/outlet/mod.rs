@@ -3,11 +3,38 @@
 //! An outlet gets batches in their order. It may put several into one transaction of its own, but never ends one where
 //! a batch is [`Closing::Open`]: half a source transaction is never visible at a transactional outlet. A transactional
 //! outlet writes the checkpoint in the same transaction as the rows, and reports it when it is opened, so that the
-//! repetition after a crash has no effect.
+//! repetition after a crash has no effect:
+//!
+//! 1. Rows and checkpoint C are committed at the outlet. 2. Crash before the state saves C. 3. The restart reads C from
+//!    the outlet; what the source repeats from before C is passed over by position. Nothing is applied twice.
+//!
+//! Rows of a scan (ordinal 0) are never passed over: a table that is scanned again stands behind a truncate barrier,
+//! which is what makes their repetition harmless, and their position (the pin) says nothing about when they were read.
+//!
+//! | outlet | transactional | durable when |
+//! |---|---|---|
+//! | [`sqlite`] | yes | its transaction, checkpoint included, is committed |
+//! | [`lines`]: `file` | no | the lines are written and `fdatasync` returned |
+//! | [`lines`]: `stdout` | no | the lines are written; what the reader makes of them is its own affair |
+//! | [`discard`] | no | at once |
+
+pub mod discard;
+mod error;
+pub mod lines;
+pub mod sqlite;
+mod table;
+
+use std::sync::Arc;
 
 use dovetail_core::batch::{ChunkId, Closing};
 use dovetail_core::outcome::Record;
 use dovetail_core::position::Lsn;
+use dovetail_core::schema::Relation;
+
+pub use self::error::Error;
+use crate::config;
+use crate::offload::{self, Abandoned, Offload};
+use crate::origin::Origin;
 
 /// A batch behind the plugins.
 #[derive(Debug)]
@@ -15,6 +42,16 @@ pub struct Delivery {
     pub number: u64,
     pub records: Vec<Record>,
     pub closing: Closing,
+}
+
+impl Delivery {
+    /// The records that no plugin routed elsewhere.
+    pub(in crate::outlet) fn records_for(&self, target: u16) -> impl Iterator<Item = &Record> {
+        self.records.iter().filter(move |record| match &record.route {
+            None => true,
+            Some(targets) => targets.contains(&target),
+        })
+    }
 }
 
 /// Proof that something survives a crash of this machine. Only outlets make it; the state saves nothing else.
@@ -36,4 +73,120 @@ impl<T: Copy> Durable<T> {
 pub enum Landed {
     Chunk(Durable<ChunkId>),
     Commit(Durable<Lsn>),
+}
+
+/// What a batch makes durable once it is. Called by outlets when that is true, and at no other place.
+pub(in crate::outlet) fn landed(closing: Closing) -> Option<Landed> {
+    match closing {
+        Closing::Open | Closing::Rows => None,
+        Closing::Chunk(chunk) => Some(Landed::Chunk(Durable::new(chunk))),
+        Closing::Commit(lsn) => Some(Landed::Commit(Durable::new(lsn))),
+    }
+}
+
+/// One configured outlet, open.
+#[derive(Debug)]
+pub struct Outlet {
+    kind: Kind,
+    /// A call failed or was dropped half way: what it left behind is not for the next one to end.
+    failed: bool,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Lines(Offload<lines::Lines>),
+    Sqlite(sqlite::Sqlite),
+    Discard(discard::Discard),
+}
+
+impl Outlet {
+    /// Opens an outlet for one origin. `target` is its index among the pipeline's targets: records that a plugin
+    /// routed to others are passed over.
+    ///
+    /// # Errors
+    /// Definite where it belongs to another source or cannot be used at all, transient where it cannot be reached.
+    pub async fn open(
+        config: &config::Outlet,
+        origin: &Origin,
+        target: u16,
+    ) -> Result<Self, Error> {
+        let kind = match config {
+            config::Outlet::Stdout => {
+                Kind::Lines(Offload::new(lines::Lines::stdout(&origin.source, target)))
+            }
+            config::Outlet::File { path } => {
+                let (path, source) = (path.clone(), origin.source.clone());
+                let open = move || lines::Lines::file(&path, &source, target);
+                Kind::Lines(Offload::new(offload::detached(open).await??))
+            }
+            config::Outlet::Sqlite { path } => {
+                Kind::Sqlite(sqlite::Sqlite::open(path, origin, target).await?)
+            }
+            config::Outlet::Discard => Kind::Discard(discard::Discard::new(target)),
+            _ => return Err(Error::definite("this kind of outlet is not built in", "use another")),
+        };
+        Ok(Self { kind, failed: false })
+    }
+
+    /// The checkpoint that a transactional outlet holds for this pipeline. Moves with every commit that lands.
+    pub fn recorded(&self) -> Option<Lsn> {
+        match &self.kind {
+            Kind::Sqlite(replica) => replica.recorded(),
+            Kind::Lines(_) | Kind::Discard(_) => None,
+        }
+    }
+
+    /// Makes ready for a table's rows, before they are read and also where there are none: creates it at the outlet.
+    /// Repeating it has no effect.
+    ///
+    /// `fresh`: nothing of this table was ever delivered, so a table that holds rows is somebody else's, and refused.
+    /// Otherwise it is taken as it stands (a truncate barrier, or nothing, follows).
+    ///
+    /// # Errors
+    /// Definite where the table at the outlet cannot take these rows.
+    pub async fn prepare(&mut self, relation: &Arc<Relation>, fresh: bool) -> Result<(), Error> {
+        self.enter()?;
+        match &mut self.kind {
+            Kind::Sqlite(replica) => replica.prepare(relation, fresh).await?,
+            Kind::Lines(_) | Kind::Discard(_) => {}
+        }
+        self.failed = false;
+        Ok(())
+    }
+
+    /// Writes batches in their order. What it returns is durable, in the batches' order; what a `Closing::Open` tail
+    /// leaves unfinished lands with a later call, so that an empty result is no failure.
+    ///
+    /// Not cancel-safe: dropped before its end, the outlet has to be opened again.
+    ///
+    /// # Errors
+    /// See [`Error`]. Of this group nothing landed that a transactional outlet does not report by
+    /// [`Outlet::recorded`] when it is opened again.
+    pub async fn write(&mut self, group: &Arc<[Delivery]>) -> Result<Vec<Landed>, Error> {
+        self.enter()?;
+        let landed = match &mut self.kind {
+            Kind::Lines(lines) => {
+                let group = Arc::clone(group);
+                lines.run(move |lines| lines.write(&group)).await??
+            }
+            Kind::Sqlite(replica) => replica.write(group).await?,
+            Kind::Discard(outlet) => outlet.write(group),
+        };
+        self.failed = false;
+        Ok(landed)
+    }
+
+    /// Lets go of everything. An open tail is rolled back: its source transaction comes again.
+    pub async fn close(self) {
+        // On the blocking pool, because a file's last close can wait for the disk.
+        let _ = offload::detached(move || drop(self)).await;
+    }
+
+    /// Failed until proved otherwise, so that a call that is dropped counts as well.
+    fn enter(&mut self) -> Result<(), Error> {
+        if std::mem::replace(&mut self.failed, true) {
+            return Err(Abandoned.into());
+        }
+        Ok(())
+    }
 }

@@ -1,12 +1,62 @@
 //! A pipeline's configuration, checked. Nothing behind this module validates again.
+//!
+//! A file becomes a tree of nodes that know their places (`tree`), and is read key by key (`field`) by one module for each
+//! section. All problems are reported at once ([`Problems`]), each with line, column, path, and what is expected.
+
+mod check;
+mod environment;
+mod field;
+mod outlet;
+mod plugin;
+mod problem;
+mod quantity;
+mod server;
+mod source;
+mod table;
+mod tree;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
 use std::num::NonZeroU16;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use dovetail_core::schema::TableName;
+
+pub use environment::Environment;
+pub use problem::{Place, Problem, Problems};
+
+/// Far more than a pipeline needs; a mistaken path to a large file must not fill the memory.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("read the configuration {}", file.display())]
+    Unreadable { file: PathBuf, source: io::Error },
+    #[error("the configuration {} has more than {FILE_BYTES_MAX} bytes", file.display())]
+    TooLarge { file: PathBuf },
+    #[error("{0}")]
+    Invalid(Problems),
+}
+
+impl Pipeline {
+    /// Reads and checks a file.
+    ///
+    /// # Errors
+    /// The file cannot be read, or all that is wrong with it.
+    pub fn load(file: &Path, environment: &Environment) -> Result<Self, Error> {
+        let unreadable = |source| Error::Unreadable { file: file.to_owned(), source };
+        let mut text = String::new();
+        let opened = File::open(file).map_err(unreadable)?;
+        opened.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
+        if u64::try_from(text.len()).is_ok_and(|length| length > FILE_BYTES_MAX) {
+            return Err(Error::TooLarge { file: file.to_owned() });
+        }
+        Self::check(file, &text, environment).map_err(Error::Invalid)
+    }
+}
 
 /// One pipeline, from one YAML file.
 #[derive(Debug, Clone)]
@@ -55,6 +105,13 @@ pub struct Server {
     pub user: String,
     pub password: Option<Secret>,
     pub tls: Tls,
+}
+
+impl Server {
+    /// Whether both name one database, as far as their texts can tell.
+    pub fn same_database(&self, other: &Self) -> bool {
+        (&self.host, self.port, &self.database) == (&other.host, other.port, &other.database)
+    }
 }
 
 /// libpq's `sslmode`, with its meanings; `allow` is left out.
@@ -106,15 +163,24 @@ pub struct Snapshot {
     pub chunk_rows: u32,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Plugin {
     pub name: String,
     pub file: PathBuf,
-    /// A JSON document for the plugin's `init`.
+    /// A JSON document for the plugin's `init`. May hold secrets (a salt, a token): `Debug` hides it.
     pub config: String,
     pub on_failure: OnFailure,
     pub memory_bytes_max: u64,
     pub batch_timeout: Duration,
+}
+
+impl fmt::Debug for Plugin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Plugin")
+            .field("name", &self.name)
+            .field("file", &self.file)
+            .finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,0 +1,28 @@
+//! PostgreSQL's formats, read without doing any I/O.
+//!
+//! Both halves of the copy come from here. A scan's rows ([`copy`]) and the stream's tuples ([`pgoutput`]) carry the
+//! same text that the type's output function gives, provided that both sessions have the settings of [`text`]; one
+//! function turns that text into a [`Value`](crate::value::Value), so that a row is the same value on whichever side
+//! of the pin it was written. Deny by default: a message, a flag or a type that is not understood is an error, never
+//! skipped, because what is skipped here is lost without a trace.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`types`] | a type's name and kind, from its OID or its name |
+//! | [`text`], [`print`] | value from text, and back |
+//! | [`copy`] | rows of `COPY ... TO STDOUT` |
+//! | [`replication`] | the frames of a replication connection |
+//! | [`pgoutput`] | the messages inside the frames |
+//! | [`relations`] | tables known to the stream, and rows under their definition |
+#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
+
+pub mod copy;
+pub mod pgoutput;
+pub mod print;
+pub mod relations;
+pub mod replication;
+pub mod text;
+pub mod types;
+
+mod reader;
+mod temporal;

@@ -1,0 +1,247 @@
+//! From records to writes on tables: what the outlets that hold tables share.
+//!
+//! A table at an outlet is the source's table of the same name, and folding the records into it gives the source's
+//! rows. Three things make that more than "insert, update, delete":
+//!
+//! - **A column that was not in the log keeps its value.** It is never written, least of all as null. Where there is no
+//!   row that holds it, the write is refused: nothing at this outlet can supply it.
+//! - **A key change is one move.** Its delete is held until its insert comes; applied at once it would take with it
+//!   the only copy of what the insert lacks. Should the insert not come next (a plugin took it), the delete is due.
+//! - **A row of a table without a key is found by its whole old image**, and one such row is written, not all.
+
+use std::sync::Arc;
+
+use dovetail_core::change::Change;
+use dovetail_core::outcome::{Body, Payload, Record};
+use dovetail_core::position::Lsn;
+use dovetail_core::schema::{Column, Initial, Relation};
+use dovetail_core::value::{Row, Value};
+
+use super::Error;
+
+/// One write on the table of `relation`.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::outlet) struct Write<'a> {
+    pub(in crate::outlet) relation: &'a Arc<Relation>,
+    pub(in crate::outlet) action: Action<'a>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::outlet) enum Action<'a> {
+    /// What the row has replaces what stands under its key; without a key it is added.
+    Put(&'a Row),
+    /// The row of this key goes; without a key, one that equals this row.
+    Remove(&'a Row),
+    /// A row takes the place of another: of another key, or, without a key, of one that equals `from`.
+    Replace { from: &'a Row, to: &'a Row },
+    /// First half of a key change.
+    Leave(&'a Row),
+    /// Second half of a key change.
+    Arrive { from: &'a Row, to: &'a Row },
+    /// All rows go.
+    Empty,
+}
+
+/// Whether the outlet already holds this record's transaction. Rows of a scan are never behind: see the outlets' doc.
+pub(in crate::outlet) fn is_behind(record: &Record, recorded: Option<Lsn>) -> bool {
+    let position = record.position();
+    position.ordinal > 0 && recorded.is_some_and(|recorded| position.commit < recorded)
+}
+
+/// What a record asks of a table; `None` for a message, which no table holds.
+pub(in crate::outlet) fn asked(record: &Record) -> Result<Option<Write<'_>>, Error> {
+    let (relation, action) = match &record.body {
+        Body::Event(event) => match &event.change {
+            Change::Message { .. } => return Ok(None),
+            Change::Truncate { relation } => (relation, Action::Empty),
+            Change::Read { relation, after } => (relation, Action::Put(after)),
+            Change::Insert { relation, after, moved_from: None } => (relation, Action::Put(after)),
+            Change::Insert { relation, after, moved_from: Some(from) } => {
+                (relation, Action::Arrive { from, to: after })
+            }
+            Change::Update { relation, before: Some(from), after }
+                if !is_same_key(relation, from, after) =>
+            {
+                (relation, Action::Replace { from, to: after })
+            }
+            Change::Update { relation, after, .. } => (relation, Action::Put(after)),
+            Change::Delete { relation, before, moved: true } => (relation, Action::Leave(before)),
+            Change::Delete { relation, before, moved: false } => (relation, Action::Remove(before)),
+        },
+        Body::Emission { relation, input, emission, position, .. } => {
+            let Some(relation) = relation else {
+                return Err(unfit(&format!("an emission for the message at {position}")));
+            };
+            match (&emission.payload, input) {
+                _ if emission.key.is_some() => {
+                    return Err(unfit(&format!("an emission with a key of its own at {position}")));
+                }
+                (Payload::Row(row), _) => (relation, Action::Put(row)),
+                (Payload::Tombstone, Some(row)) => (relation, Action::Remove(row)),
+                _ => return Err(unfit(&format!("an emission of bytes at {position}"))),
+            }
+        }
+    };
+    Ok(Some(Write { relation, action }))
+}
+
+fn unfit(what: &str) -> Error {
+    Error::definite(
+        format!("{what} has no row for a table"),
+        "let the plugin route it to an outlet of lines, or emit rows",
+    )
+}
+
+/// Without a key no two images have the same one. Spelled differently (numeric 1.0 and 1.00) is another key here,
+/// because the outlet compares what it stored.
+fn is_same_key(relation: &Relation, left: &Row, right: &Row) -> bool {
+    relation.has_key() && relation.key.iter().all(|&column| left.get(column) == right.get(column))
+}
+
+/// The half of a key change that waits for the other.
+#[derive(Debug, Default)]
+pub(in crate::outlet) struct Move(Option<(Arc<Relation>, Row)>);
+
+/// What is to be done now that this write has come.
+#[derive(Debug, PartialEq)]
+pub(in crate::outlet) enum Due<'a> {
+    Nothing,
+    Write(Write<'a>),
+    /// The row under the held key becomes this one.
+    Move {
+        relation: &'a Arc<Relation>,
+        from: Row,
+        to: &'a Row,
+    },
+}
+
+impl Move {
+    /// Takes the next write. Call [`Move::overdue`] first.
+    pub(in crate::outlet) fn next<'a>(&mut self, write: Write<'a>) -> Due<'a> {
+        match write.action {
+            Action::Leave(row) => {
+                self.0 = Some((Arc::clone(write.relation), row.clone()));
+                Due::Nothing
+            }
+            Action::Arrive { to, .. } => match self.0.take() {
+                Some((_, from)) => Due::Move { relation: write.relation, from, to },
+                None => Due::Write(Write { relation: write.relation, action: Action::Put(to) }),
+            },
+            _ => Due::Write(write),
+        }
+    }
+
+    /// The held row, to be removed, if `next` is not its other half; `None` stands for the end of the transaction.
+    pub(in crate::outlet) fn overdue(
+        &mut self,
+        next: Option<&Write<'_>>,
+    ) -> Option<(Arc<Relation>, Row)> {
+        let (held, _) = self.0.as_ref()?;
+        match next {
+            Some(Write { relation, action: Action::Arrive { .. } }) if relation.id == held.id => {
+                None
+            }
+            _ => self.0.take(),
+        }
+    }
+}
+
+/// Columns of a row that were in the log.
+pub(in crate::outlet) fn available(row: &Row) -> Vec<usize> {
+    let values = row.values().iter().enumerate();
+    values.filter(|(_, value)| **value != Value::Unavailable).map(|(column, _)| column).collect()
+}
+
+/// No row at the outlet has what the log left out.
+pub(in crate::outlet) fn incomplete(relation: &Relation) -> Error {
+    Error::definite(
+        format!(
+            "an update of {} leaves out unchanged columns, and the row that holds them is not at the outlet",
+            relation.table
+        ),
+        "set REPLICA IDENTITY FULL on the source table if a plugin drops rows, or scan the table again",
+    )
+}
+
+/// A row that the source had is not at the outlet.
+pub(in crate::outlet) fn missing_row(relation: &Relation) -> Error {
+    Error::definite(
+        format!("no row of {} at the outlet equals the old row of a change", relation.table),
+        "the table has no key, so its rows must arrive unchanged by plugins and be written by this pipeline alone; \
+         give the source table a primary key, or scan it again",
+    )
+}
+
+/// How a table follows a changed definition.
+#[derive(Debug, PartialEq)]
+pub(in crate::outlet) struct Alteration<'a> {
+    pub(in crate::outlet) added: Vec<&'a Column>,
+    pub(in crate::outlet) dropped: Vec<&'a Column>,
+}
+
+/// The way from one definition to the next.
+///
+/// # Errors
+/// Definite where following could lose something: a rename cannot be told from a drop and an add, and what a cast does
+/// to old rows only the operator can judge.
+pub(in crate::outlet) fn alteration<'a>(
+    old: &'a Relation,
+    new: &'a Relation,
+) -> Result<Alteration<'a>, Error> {
+    let stop = |what: String| {
+        Error::definite(
+            format!("the definition of {} changed: {what}", new.table),
+            "make the same change to the table at the outlet (columns that are already there are taken as they are), \
+             or let the pipeline scan the table again into an empty one",
+        )
+    };
+    let keys = |relation: &'a Relation| -> Vec<&'a str> {
+        let column = |&column: &usize| relation.columns.get(column);
+        relation.key.iter().filter_map(column).map(|column| column.name.as_str()).collect()
+    };
+    let (mut old_key, mut new_key) = (keys(old), keys(new));
+    old_key.sort_unstable();
+    new_key.sort_unstable();
+    if old_key != new_key {
+        return Err(stop(format!(
+            "its key was ({}), is ({})",
+            old_key.join(", "),
+            new_key.join(", ")
+        )));
+    }
+    for column in &new.columns {
+        let was = old.columns.iter().find(|was| was.name == column.name);
+        if let Some(was) = was.filter(|was| was.type_name != column.type_name) {
+            let (was, is) = (&was.type_name, &column.type_name);
+            return Err(stop(format!("column {} was of type {was}, is {is}", column.name)));
+        }
+    }
+    let lacks =
+        |relation: &Relation, column: &Column| relation.column_index(&column.name).is_none();
+    let added: Vec<_> = new.columns.iter().filter(|column| lacks(old, column)).collect();
+    let dropped: Vec<_> = old.columns.iter().filter(|column| lacks(new, column)).collect();
+    if let (Some(added), Some(dropped)) = (added.first(), dropped.first()) {
+        let (added, dropped) = (&added.name, &dropped.name);
+        return Err(stop(format!("column {dropped} went and {added} came, perhaps a rename")));
+    }
+    Ok(Alteration { added, dropped })
+}
+
+/// Refuses a column of which only the source knows what its older rows hold.
+pub(in crate::outlet) fn check_initial(relation: &Relation, column: &Column) -> Result<(), Error> {
+    match column.initial {
+        Initial::Null | Initial::Text(_) => Ok(()),
+        Initial::Unknown => Err(Error::definite(
+            format!(
+                "column {} came to {} with a value of its own in every older row",
+                column.name, relation.table
+            ),
+            "add the column to the table at the outlet by hand and fill it, or scan the table again",
+        )),
+    }
+}
+
+/// An identifier of SQL, the same in SQLite and PostgreSQL.
+pub(in crate::outlet) fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}

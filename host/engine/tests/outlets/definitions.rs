@@ -1,0 +1,149 @@
+//! The definition of a table changes in mid-stream.
+
+use std::sync::Arc;
+
+use dovetail::outlet::Error;
+use dovetail_core::schema::{Column, Initial, Relation};
+use dovetail_core::value::{Row, Value};
+
+use crate::subject::{Subject, texts, try_write, write};
+use crate::world::*;
+
+fn with(columns: Vec<Column>) -> Arc<Relation> {
+    relation("people", columns, &[0])
+}
+
+fn first() -> Arc<Relation> {
+    with(vec![column("id", "int8"), column("name", "text")])
+}
+
+fn with_city(initial: Initial) -> Arc<Relation> {
+    let city = Column { initial, ..column("city", "text") };
+    with(vec![column("id", "int8"), city, column("name", "text")])
+}
+
+fn two(id: i64, name: &str) -> Row {
+    Row::new(vec![Value::Int(id), word(name)])
+}
+
+fn three(id: i64, city: &str, name: &str) -> Row {
+    Row::new(vec![Value::Int(id), word(city), word(name)])
+}
+
+#[tokio::test]
+async fn a_column_that_is_added_comes_to_the_outlet_with_what_older_rows_hold() {
+    for (initial, held) in [(Initial::Null, "-"), (Initial::Text("Bern".into()), "Bern")] {
+        for subject in Subject::transactional() {
+            let (old, new) = (first(), with_city(initial.clone()));
+            let mut outlet = subject.open_with(&old).await;
+            write(&mut outlet, [chunk(&old, [two(1, "ada")])]).await;
+            write(
+                &mut outlet,
+                [
+                    transaction(200, [insert(&old, two(2, "bob"))]),
+                    transaction(
+                        300,
+                        [
+                            insert(&new, three(3, "Oslo", "eve")),
+                            update(&new, three(1, "~", "ada l.")),
+                        ],
+                    ),
+                ],
+            )
+            .await;
+            let expected =
+                texts([three(1, held, "ada l."), three(2, held, "bob"), three(3, "Oslo", "eve")]);
+            assert_eq!(subject.rows(&new).await, expected, "{:?}", subject.place);
+            // It is remembered.
+            drop(outlet);
+            let mut outlet = subject.open().await;
+            write(&mut outlet, [transaction(400, [delete(&new, three(2, "~", "~"))])]).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_column_that_is_dropped_goes_from_the_outlet() {
+    for subject in Subject::transactional() {
+        let (old, new) = (with_city(Initial::Null), first());
+        let mut outlet = subject.open_with(&old).await;
+        write(&mut outlet, [chunk(&old, [three(1, "Bern", "ada")])]).await;
+        write(&mut outlet, [transaction(200, [insert(&new, two(2, "bob"))])]).await;
+        assert_eq!(
+            subject.rows(&new).await,
+            texts([two(1, "ada"), two(2, "bob")]),
+            "{:?}",
+            subject.place
+        );
+        drop(outlet);
+        let mut outlet = subject.open().await;
+        write(&mut outlet, [transaction(300, [insert(&old, three(3, "Oslo", "eve"))])]).await;
+        let expected = [three(1, "-", "ada"), three(2, "-", "bob"), three(3, "Oslo", "eve")];
+        assert_eq!(subject.rows(&old).await, texts(expected), "{:?}", subject.place);
+    }
+}
+
+#[tokio::test]
+async fn a_change_of_definition_that_cannot_be_followed_stops_with_what_to_do() {
+    let renamed = with(vec![column("id", "int8"), column("full_name", "text")]);
+    let retyped = with(vec![column("id", "int8"), column("name", "bytea")]);
+    let rekeyed = relation("people", vec![column("id", "int8"), column("name", "text")], &[1]);
+    for (what, new) in [
+        ("a rename", renamed),
+        ("a type", retyped),
+        ("a key", rekeyed),
+        ("a volatile default", with_city(Initial::Unknown)),
+    ] {
+        for subject in Subject::transactional() {
+            let old = first();
+            let mut outlet = subject.open_with(&old).await;
+            write(&mut outlet, [chunk(&old, [two(1, "ada")])]).await;
+            let values = new.columns.iter().map(|_| Value::Null).collect();
+            let result =
+                try_write(&mut outlet, [transaction(200, [insert(&new, Row::new(values))])]).await;
+            let Err(Error::Definite { remedy, .. }) = result else {
+                panic!("{what} in {:?}: {result:?}", subject.place)
+            };
+            assert!(remedy.contains("table at the outlet"), "{remedy}");
+            outlet.close().await;
+            assert_eq!(subject.rows(&old).await, texts([two(1, "ada")]), "{what}: nothing landed");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_column_that_the_operator_added_is_taken_as_it_is() {
+    for subject in Subject::transactional() {
+        let (old, new) = (first(), with_city(Initial::Unknown));
+        let mut outlet = subject.open_with(&old).await;
+        write(&mut outlet, [chunk(&old, [two(1, "ada")])]).await;
+        outlet.close().await;
+        subject
+            .operate("ALTER TABLE people ADD COLUMN city TEXT; UPDATE people SET city = 'Bonn'")
+            .await;
+        let mut outlet = subject.open().await;
+        write(&mut outlet, [transaction(200, [insert(&new, three(2, "Oslo", "bob"))])]).await;
+        let expected = texts([three(1, "Bonn", "ada"), three(2, "Oslo", "bob")]);
+        assert_eq!(subject.rows(&new).await, expected, "{:?}", subject.place);
+    }
+}
+
+#[tokio::test]
+async fn a_changed_definition_goes_back_with_its_transaction() {
+    for subject in Subject::transactional() {
+        let (old, new) = (first(), with_city(Initial::Null));
+        let mut outlet = subject.open_with(&old).await;
+        write(&mut outlet, [chunk(&old, [two(1, "ada")])]).await;
+        let changes = || [insert(&new, three(2, "Oslo", "bob"))];
+        write(&mut outlet, [part(200, 1, changes(), dovetail_core::batch::Closing::Open)]).await;
+        drop(outlet);
+        let mut outlet = subject.open().await;
+        write(
+            &mut outlet,
+            [transaction(150, [insert(&old, two(3, "eve"))]), transaction(200, changes())],
+        )
+        .await;
+        let expected = [three(1, "-", "ada"), three(2, "Oslo", "bob"), three(3, "-", "eve")];
+        assert_eq!(subject.rows(&new).await, texts(expected), "{:?}", subject.place);
+    }
+}

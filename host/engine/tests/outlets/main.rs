@@ -1,0 +1,9 @@
+//! One contract for every outlet: what each promises, tried on all that promise it.
+
+mod definitions;
+mod durability;
+mod refusals;
+mod rows;
+mod subject;
+mod values;
+mod world;

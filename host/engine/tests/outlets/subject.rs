@@ -1,0 +1,241 @@
+//! The outlets under test, and what they hold, read back by other means than the outlet's.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use dovetail::config;
+use dovetail::origin::{Origin, Source};
+use dovetail::outlet::{Delivery, Error, Landed, Outlet};
+use dovetail_core::decode::print::{self, Printed};
+use dovetail_core::schema::{Kind, Relation};
+use dovetail_core::value::Value;
+use rusqlite::types::ValueRef;
+use tempfile::TempDir;
+
+/// Rows as PostgreSQL prints them, sorted.
+pub(crate) type Rows = Vec<Vec<Option<String>>>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    File,
+    Sqlite,
+}
+
+#[derive(Debug)]
+pub(crate) struct Subject {
+    pub(crate) place: Place,
+    directory: TempDir,
+}
+
+pub(crate) fn origin() -> Origin {
+    let source = Source { system: "7301".into(), database: "shop".into() };
+    Origin { pipeline: "test".into(), source }
+}
+
+impl Subject {
+    /// Every outlet of rows.
+    pub(crate) fn all() -> Vec<Self> {
+        [Place::File, Place::Sqlite].map(Self::new).into()
+    }
+
+    /// Those that hold tables and a checkpoint.
+    pub(crate) fn transactional() -> Vec<Self> {
+        [Place::Sqlite].map(Self::new).into()
+    }
+
+    pub(crate) fn new(place: Place) -> Self {
+        Self { place, directory: tempfile::tempdir().expect("a directory") }
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.directory.path().join("replica")
+    }
+
+    pub(crate) async fn try_open(&self, origin: &Origin) -> Result<Outlet, Error> {
+        let path = self.path();
+        let config = match self.place {
+            Place::File => config::Outlet::File { path },
+            Place::Sqlite => config::Outlet::Sqlite { path },
+        };
+        Outlet::open(&config, origin, 0).await
+    }
+
+    pub(crate) async fn open(&self) -> Outlet {
+        self.try_open(&origin()).await.expect("an outlet that opens")
+    }
+
+    /// Opens it with the table ready, as before a first scan.
+    pub(crate) async fn open_with(&self, relation: &Arc<Relation>) -> Outlet {
+        let mut outlet = self.open().await;
+        outlet.prepare(relation, true).await.expect("a table that is made ready");
+        outlet
+    }
+
+    /// Runs SQL on the replica as its operator would.
+    pub(crate) async fn operate(&self, sql: &str) {
+        match self.place {
+            Place::File => panic!("a file takes no SQL"),
+            Place::Sqlite => {
+                let connection = rusqlite::Connection::open(self.path()).expect("open");
+                connection.execute_batch(sql).expect(sql);
+            }
+        }
+    }
+
+    /// What a reader who is not the outlet sees in the table now.
+    pub(crate) async fn rows(&self, relation: &Arc<Relation>) -> Rows {
+        let mut rows = match self.place {
+            Place::File => self.folded_lines(relation),
+            Place::Sqlite => self.sqlite_rows(relation),
+        };
+        rows.sort();
+        rows
+    }
+
+    fn sqlite_rows(&self, relation: &Relation) -> Rows {
+        let connection = rusqlite::Connection::open(self.path()).expect("open");
+        let names: Vec<_> = relation
+            .columns
+            .iter()
+            .map(|c| format!("\"{}\"", c.name.replace('"', "\"\"")))
+            .collect();
+        let sql = format!("SELECT {} FROM \"{}\"", names.join(", "), relation.table.name);
+        let mut statement = connection.prepare(&sql).expect("a table with these columns");
+        let read = |row: &rusqlite::Row<'_>| {
+            let cell = |(index, column): (usize, &dovetail_core::schema::Column)| {
+                row.get_ref(index).map(|cell| sqlite_text(column.kind, cell))
+            };
+            relation.columns.iter().enumerate().map(cell).collect()
+        };
+        statement.query_map([], read).expect("rows").collect::<Result<_, _>>().expect("rows")
+    }
+
+    /// Folds the lines into the table that they describe. A line whose id was seen is a repetition.
+    fn folded_lines(&self, relation: &Relation) -> Rows {
+        let mut seen = BTreeSet::new();
+        let mut keyed: BTreeMap<String, BTreeMap<String, serde_json::Value>> = BTreeMap::new();
+        let mut loose: Vec<BTreeMap<String, serde_json::Value>> = Vec::new();
+        let mut left = None;
+        for line in self.lines() {
+            if line["table"] != format!("public.{}", relation.table.name).as_str() {
+                continue;
+            }
+            let id = line["id"].as_str();
+            if line["op"] != "truncate" && id.is_some_and(|id| !seen.insert(id.to_owned())) {
+                continue;
+            }
+            let cells = |name: &str| -> Option<BTreeMap<String, serde_json::Value>> {
+                let object = line.get(name)?.as_object()?;
+                Some(object.iter().map(|(name, cell)| (name.clone(), cell.clone())).collect())
+            };
+            let key = line.get("key").map(ToString::to_string);
+            match (line["op"].as_str().expect("op"), key) {
+                ("truncate", _) => {
+                    keyed.clear();
+                    loose.clear();
+                    // A table that is scanned again gives the same ids again.
+                    seen.clear();
+                }
+                ("delete", Some(key)) => left = keyed.remove(&key),
+                ("delete", None) => {
+                    let before = cells("before").expect("before");
+                    let at = loose.iter().position(|row| *row == before).expect("the old row");
+                    loose.remove(at);
+                }
+                ("update", None) => {
+                    let before = cells("before").expect("before");
+                    let at = loose.iter().position(|row| *row == before).expect("the old row");
+                    loose[at] = cells("after").expect("after");
+                }
+                (_, Some(key)) => {
+                    let moved = line["moved"] == true;
+                    let base = if moved { left.take() } else { keyed.remove(&key) };
+                    let mut row = base.unwrap_or_default();
+                    row.extend(cells("after").expect("after"));
+                    keyed.insert(key, row);
+                }
+                (_, None) => loose.push(cells("after").expect("after")),
+            }
+        }
+        let text = |row: &BTreeMap<String, serde_json::Value>| {
+            let cell = |column: &dovetail_core::schema::Column| {
+                json_text(column.kind, row.get(&column.name).expect("every column"))
+            };
+            relation.columns.iter().map(cell).collect()
+        };
+        keyed.values().chain(&loose).map(text).collect()
+    }
+
+    pub(crate) fn lines(&self) -> Vec<serde_json::Value> {
+        let text = std::fs::read_to_string(self.path()).expect("a file of lines");
+        text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
+    }
+}
+
+pub(crate) async fn write(
+    outlet: &mut Outlet,
+    group: impl IntoIterator<Item = Delivery>,
+) -> Vec<Landed> {
+    try_write(outlet, group).await.expect("a write that succeeds")
+}
+
+pub(crate) async fn try_write(
+    outlet: &mut Outlet,
+    group: impl IntoIterator<Item = Delivery>,
+) -> Result<Vec<Landed>, Error> {
+    outlet.write(&group.into_iter().collect()).await
+}
+
+pub(crate) fn printed(value: &Value) -> Option<String> {
+    match print::text(value) {
+        Printed::Text(text) => Some(text.into_owned()),
+        Printed::Null => None,
+        Printed::Unavailable => panic!("no row at rest lacks a column"),
+    }
+}
+
+pub(crate) fn texts(rows: impl IntoIterator<Item = dovetail_core::value::Row>) -> Rows {
+    let text = |row: dovetail_core::value::Row| row.values().iter().map(printed).collect();
+    let mut rows: Rows = rows.into_iter().map(text).collect();
+    rows.sort();
+    rows
+}
+
+fn float(kind: Kind, value: f64) -> Option<String> {
+    match kind {
+        #[expect(clippy::cast_possible_truncation, reason = "it came from 32 bits")]
+        Kind::Float32 => printed(&Value::Float32(value as f32)),
+        _ => printed(&Value::Float64(value)),
+    }
+}
+
+fn sqlite_text(kind: Kind, cell: ValueRef<'_>) -> Option<String> {
+    match (kind, cell) {
+        (_, ValueRef::Null) => None,
+        (Kind::Boolean, ValueRef::Integer(value)) => printed(&Value::Boolean(value == 1)),
+        (Kind::Int | Kind::Uint, ValueRef::Integer(value)) => Some(value.to_string()),
+        (Kind::Float32 | Kind::Float64, ValueRef::Real(value)) => float(kind, value),
+        (Kind::Bytes, ValueRef::Blob(bytes)) => {
+            printed(&Value::Bytes(bytes::Bytes::copy_from_slice(bytes)))
+        }
+        (Kind::Int | Kind::Boolean | Kind::Bytes, other) => panic!("{kind:?} as {other:?}"),
+        (_, ValueRef::Text(text)) => Some(String::from_utf8(text.to_vec()).expect("utf-8")),
+        (_, other) => panic!("{kind:?} as {other:?}"),
+    }
+}
+
+fn json_text(kind: Kind, cell: &serde_json::Value) -> Option<String> {
+    use serde_json::Value as Json;
+    match (kind, cell) {
+        (_, Json::Null) => None,
+        (Kind::Boolean, Json::Bool(value)) => printed(&Value::Boolean(*value)),
+        (Kind::Int | Kind::Uint, Json::Number(number)) => Some(number.to_string()),
+        (Kind::Float32 | Kind::Float64, Json::Number(number)) => {
+            float(kind, number.as_f64().expect("a number"))
+        }
+        (Kind::Boolean | Kind::Int | Kind::Uint, other) => panic!("{kind:?} as {other}"),
+        (_, Json::String(text)) => Some(text.clone()),
+        (_, other) => panic!("{kind:?} as {other}"),
+    }
+}

@@ -1,0 +1,268 @@
+//! One instance of a plugin, in one lane.
+//!
+//! An instance owns its store: memory, meters, log, handles. It is called by its lane only, one call after the other,
+//! and is gone when it is dropped. After a trap or a breach of the contract it refuses further calls, because its memory
+//! may be anything: the caller instantiates anew and hands over the same events, which gives the same bytes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dovetail_core::change::{Change, Event};
+use dovetail_core::frame::{Call, Encoder, Entry, decode_reply};
+use dovetail_core::outcome::Outcome;
+use wasmtime::Store;
+use wasmtime::component::TypedFunc;
+
+use crate::bindings::dovetail::plugin::types;
+use crate::bindings::exports::dovetail::plugin::{lifecycle, typed};
+use crate::engine::Ticker;
+use crate::error::{CallError, Trap, TrapKind, Violation};
+use crate::host::{Host, Log, Random};
+use crate::limits::Limits;
+use crate::plugin::{Exports, FormIndices, Loaded};
+use crate::relations::{Known, Relations};
+use crate::trap::trap_of;
+use crate::typed as typed_form;
+use crate::verdict::Verdict;
+
+type PackedProcess = TypedFunc<(&'static [u8],), (Result<Vec<u8>, types::CallError>,)>;
+
+/// See the module's documentation.
+pub struct Instance {
+    store: Store<Host>,
+    plugin: Arc<Loaded>,
+    lifecycle: lifecycle::Guest,
+    form: Form,
+    relations: Relations,
+    encoder: Encoder,
+    frame: Vec<u8>,
+    lane: u32,
+    discarded: bool,
+}
+
+enum Form {
+    Typed(typed::Guest),
+    Packed(PackedProcess),
+}
+
+fn store(exports: &Exports, limits: Limits) -> Store<Host> {
+    let mut store = Store::new(exports.pre.engine(), Host::new(limits));
+    store.limiter(|host| host);
+    store.set_hostcall_fuel(limits.output_bytes);
+    store
+}
+
+fn set_deadline(store: &mut Store<Host>, timeout: Duration) {
+    store.set_epoch_deadline(Ticker::ticks(timeout));
+}
+
+impl Instance {
+    /// Runs `describe` on an instance that is dropped afterwards.
+    pub(crate) fn describe(
+        exports: &Exports,
+        limits: Limits,
+        config: &str,
+    ) -> Result<Result<lifecycle::Descriptor, String>, CallError> {
+        let mut store = store(exports, limits);
+        set_deadline(&mut store, limits.start_timeout);
+        let described = exports.pre.instantiate(&mut store).and_then(|instance| {
+            let lifecycle = exports.lifecycle.load(&mut store, &instance)?;
+            lifecycle.call_describe(&mut store, config)
+        });
+        described.map_err(|error| trap_of(&error, store.data(), "describe").into())
+    }
+
+    pub(crate) fn start(plugin: Arc<Loaded>, lane: u32, lanes: u32) -> Result<Self, CallError> {
+        let exports = &plugin.exports;
+        let mut store = store(exports, plugin.limits);
+        set_deadline(&mut store, plugin.limits.start_timeout);
+        let started = exports.pre.instantiate(&mut store).and_then(|instance| {
+            let lifecycle = exports.lifecycle.load(&mut store, &instance)?;
+            let form = match &exports.form {
+                FormIndices::Typed(indices) => Form::Typed(indices.load(&mut store, &instance)?),
+                FormIndices::Packed(process) => {
+                    Form::Packed(instance.get_typed_func(&mut store, process)?)
+                }
+            };
+            let initialized = lifecycle.call_init(&mut store, &plugin.config, lane, lanes)?;
+            Ok((lifecycle, form, initialized))
+        });
+        let (lifecycle, form, initialized) =
+            started.map_err(|error| trap_of(&error, store.data(), "init"))?;
+        initialized.map_err(CallError::Fatal)?;
+        Ok(Self {
+            store,
+            plugin,
+            lifecycle,
+            form,
+            relations: Relations::default(),
+            encoder: Encoder::default(),
+            frame: Vec::new(),
+            lane,
+            discarded: false,
+        })
+    }
+
+    /// Hands over a batch; returns one outcome per event, in their order. Events that the plugin did not ask for are
+    /// not shown to it and pass. A batch that is called again, in whole or in part, keeps its `sequence`.
+    ///
+    /// Columns and rows of outcomes are those of the event's whole relation. An outcome that its event does not allow
+    /// (a patch of the key, a value of another type, an unknown target) comes as [`Outcome::Fail`].
+    ///
+    /// # Errors
+    /// When the call as a whole failed: no outcome counts. After a trap or a breach of the contract the instance is of
+    /// no further use.
+    pub fn process(&mut self, sequence: u64, events: &[&Event]) -> Result<Vec<Outcome>, CallError> {
+        if self.discarded {
+            return Err(discarded().into());
+        }
+        let result = self.call(sequence, events);
+        if matches!(result, Err(CallError::Trap(_) | CallError::Contract(_))) {
+            self.discarded = true;
+        }
+        result
+    }
+
+    /// What the plugin logged since the last time.
+    pub fn take_log(&mut self) -> Log {
+        std::mem::take(&mut self.store.data_mut().log)
+    }
+
+    fn call(&mut self, sequence: u64, events: &[&Event]) -> Result<Vec<Outcome>, CallError> {
+        let limits = self.plugin.limits;
+        set_deadline(&mut self.store, limits.batch_timeout);
+        let mut wanted = Vec::with_capacity(events.len());
+        for event in events {
+            wanted.push(self.prepare(event)?);
+        }
+        let relations = &self.relations;
+        let entries: Vec<Entry<'_>> = events
+            .iter()
+            .zip(&wanted)
+            .filter_map(|(event, wanted)| {
+                let projection = wanted.projection(relations)?;
+                Some(Entry { event, projection })
+            })
+            .collect();
+        let Some(first) = entries.first() else {
+            return Ok(vec![Outcome::Pass; events.len()]);
+        };
+
+        let host = self.store.data_mut();
+        host.clock_micros = first.event.commit_time_micros;
+        let position = first.event.position;
+        host.random =
+            Random(position.commit.offset().rotate_left(32) ^ u64::from(position.ordinal));
+        let call = Call { lane: self.lane, sequence };
+        let replies = match &self.form {
+            Form::Typed(guest) => typed_form::process(&mut self.store, guest, call, &entries)?,
+            Form::Packed(process) => {
+                self.encoder.encode(call, &entries, &mut self.frame)?;
+                let reply = call_packed(&mut self.store, process, &self.frame)?;
+                decode_reply(&reply, entries.len()).map_err(Violation::from)?
+            }
+        };
+        if replies.len() != entries.len() {
+            let (expected, found) = (entries.len(), replies.len());
+            return Err(Violation::OutcomeCount { expected, found }.into());
+        }
+
+        let verdict = Verdict { limits: &limits };
+        let mut replies = replies.into_iter();
+        let settled = events.iter().zip(&wanted).map(|(event, wanted)| {
+            if !wanted.is_wanted() {
+                return Outcome::Pass;
+            }
+            let reply = replies.next().unwrap_or(Outcome::Pass);
+            verdict.settle(reply, event, wanted.known(relations))
+        });
+        Ok(settled.collect())
+    }
+
+    /// Finds out whether the plugin asked for the event, and announces its relation before the first of them.
+    fn prepare(&mut self, event: &Event) -> Result<Wanted, CallError> {
+        let operation = event.change.operation();
+        let Some(relation) = event.change.relation() else {
+            let message = matches!(event.change, Change::Message { .. });
+            let wanted = message && self.plugin.descriptor.wants_messages();
+            return Ok(if wanted { Wanted::Message } else { Wanted::No });
+        };
+        let index = self.relations.index(relation, &self.plugin.descriptor);
+        let Some(known) = self.relations.get(index) else { return Ok(Wanted::No) };
+        if !known.wants(operation) {
+            return Ok(Wanted::No);
+        }
+        if !known.announced {
+            typed_form::announce(&mut self.store, &self.lifecycle, known)?;
+            self.relations.set_announced(index);
+        }
+        Ok(Wanted::Relation(index))
+    }
+}
+
+/// Whether an event is handed over, and as what.
+enum Wanted {
+    No,
+    Message,
+    Relation(usize),
+}
+
+impl Wanted {
+    fn is_wanted(&self) -> bool {
+        !matches!(self, Self::No)
+    }
+
+    fn known<'a>(&self, relations: &'a Relations) -> Option<&'a Known> {
+        match self {
+            Self::Relation(index) => relations.get(*index),
+            Self::No | Self::Message => None,
+        }
+    }
+
+    #[expect(
+        clippy::option_option,
+        reason = "not handed over, or handed over without a projection"
+    )]
+    fn projection<'a>(
+        &self,
+        relations: &'a Relations,
+    ) -> Option<Option<&'a dovetail_core::frame::Projection>> {
+        match self {
+            Self::No => None,
+            Self::Message => Some(None),
+            Self::Relation(_) => self.known(relations).map(Known::projection),
+        }
+    }
+}
+
+fn call_packed(
+    store: &mut Store<Host>,
+    process: &PackedProcess,
+    frame: &[u8],
+) -> Result<Vec<u8>, CallError> {
+    let called = process.call(&mut *store, (frame,));
+    let (reply,) = called.map_err(|error| trap_of(&error, store.data(), "process"))?;
+    reply.map_err(call_error_of)
+}
+
+pub(crate) fn call_error_of(error: types::CallError) -> CallError {
+    match error {
+        types::CallError::Retry(after) => CallError::Retry(after),
+        types::CallError::Fatal(reason) => CallError::Fatal(reason),
+    }
+}
+
+fn discarded() -> Box<Trap> {
+    Box::new(Trap {
+        kind: TrapKind::Discarded,
+        function: "process",
+        detail: "instance was stopped before".into(),
+        output: String::new(),
+    })
+}
+
+impl From<Box<Trap>> for CallError {
+    fn from(trap: Box<Trap>) -> Self {
+        Self::Trap(trap)
+    }
+}

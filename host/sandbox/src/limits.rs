@@ -1,0 +1,48 @@
+//! What one instance may use. There is no default: who runs untrusted code says how much of it.
+
+use std::time::Duration;
+
+/// The limits of one plugin's instances. What happens at a limit stands at each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Of all linear memories of an instance together, the initial ones included. Growing beyond it fails inside the
+    /// guest (`memory.grow` gives -1); what cannot start within it is refused.
+    pub memory_bytes: usize,
+    /// Of all tables together; as with memory.
+    pub table_elements: usize,
+    /// Core instances, memories and tables, each; a component that needs more does not start.
+    pub instances: usize,
+    /// For one call of `process`, with the announcements before it; then the guest is interrupted.
+    pub batch_timeout: Duration,
+    /// For `describe` and for `init`, each with the instantiation before it.
+    pub start_timeout: Duration,
+    /// What a call may hand back, counted as it lies in the guest; more is a trap.
+    pub output_bytes: usize,
+    /// A plugin that emits more for one event fails that event.
+    pub emissions_per_event: usize,
+    /// Targets of routes that the operator configured; an index beyond them fails the event.
+    pub targets: u16,
+    /// Of log messages a call; what is beyond is cut off and counted.
+    pub log_bytes: usize,
+}
+
+impl Limits {
+    /// The limits that suit a pipeline, around the ones that its operator chooses.
+    pub fn around(memory_bytes: usize, batch_timeout: Duration, targets: u16) -> Self {
+        Self {
+            memory_bytes,
+            // Interpreters compiled to Wasm have some 13,000 functions, each an element of a table.
+            table_elements: 100_000,
+            // The same components consist of 65 core instances.
+            instances: 200,
+            batch_timeout,
+            // An interpreter sets itself up in less than a second, on a busy machine in a few.
+            start_timeout: batch_timeout.saturating_mul(10),
+            // Batches are 1 MiB or less; a reply that rewrites each of its values and adds as much again fits.
+            output_bytes: 4 << 20,
+            emissions_per_event: 64,
+            targets,
+            log_bytes: 64 << 10,
+        }
+    }
+}

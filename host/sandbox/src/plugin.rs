@@ -1,0 +1,287 @@
+//! From a file's bytes to a plugin that can be instantiated.
+//!
+//! Whatever the bytes are, loading ends in a plugin or in one sentence for its author. The checks stand in the order of
+//! their cost; the guest's own code runs last, in `describe`, on an instance with the limits of any other.
+//!
+//! Compiling is the one step without a limit of its own here: a component made to compile for hours does. The size of
+//! the component bounds it only roughly; it belongs into a child process with limits on time and memory, for which
+//! [`compile`] is the place.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use dovetail_core::change::Operation;
+use wasmtime::component::types::ComponentItem;
+use wasmtime::component::{Component, HasSelf, InstancePre, Linker};
+
+use crate::bindings::dovetail::plugin::{logging, types};
+use crate::bindings::exports::dovetail::plugin::{lifecycle, typed};
+use crate::cache::{digest, hex};
+use crate::engine::{Sandbox, Ticker};
+use crate::error::{CallError, Refusal};
+use crate::host::Host;
+use crate::instance::Instance;
+use crate::interest::{Descriptor, Interest};
+use crate::limits::Limits;
+use crate::wasi;
+
+const PACKAGE: &str = "dovetail:plugin/";
+const VERSION: &str = "0.1.0";
+const MAGIC: &[u8] = b"\0asm";
+/// Version and layer that follow the magic number of a core module; a component's layer is 1.
+const CORE_LAYER: &[u8] = &[0, 0];
+
+/// A component that was checked, compiled and described, with its limits and configuration. Cheap to clone.
+#[derive(Clone)]
+pub struct Plugin {
+    pub(crate) inner: Arc<Loaded>,
+}
+
+pub(crate) struct Loaded {
+    pub(crate) exports: Exports,
+    pub(crate) descriptor: Descriptor,
+    pub(crate) limits: Limits,
+    pub(crate) config: String,
+    digest: String,
+    _ticker: Arc<Ticker>,
+}
+
+/// A component, ready to be instantiated.
+pub(crate) struct Exports {
+    pub(crate) pre: InstancePre<Host>,
+    pub(crate) lifecycle: lifecycle::GuestIndices,
+    pub(crate) form: FormIndices,
+}
+
+pub(crate) enum FormIndices {
+    Typed(typed::GuestIndices),
+    Packed(wasmtime::component::ComponentExportIndex),
+}
+
+/// How events are handed over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    Typed,
+    Packed,
+}
+
+impl std::fmt::Debug for Plugin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The configuration may hold secrets.
+        let descriptor = &self.inner.descriptor;
+        f.debug_struct("Plugin")
+            .field("name", &descriptor.name)
+            .field("version", &descriptor.version)
+            .field("digest", &self.inner.digest)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Plugin {
+    pub fn descriptor(&self) -> &Descriptor {
+        &self.inner.descriptor
+    }
+
+    /// SHA-256 of the component, in hexadecimal.
+    pub fn digest(&self) -> &str {
+        &self.inner.digest
+    }
+
+    pub fn form(&self) -> Form {
+        match self.inner.exports.form {
+            FormIndices::Typed(_) => Form::Typed,
+            FormIndices::Packed(_) => Form::Packed,
+        }
+    }
+
+    /// A fresh instance for one lane, initialized. It shares nothing with any other.
+    ///
+    /// # Errors
+    /// [`CallError::Fatal`] when the plugin refuses its configuration; a trap when it cannot start within its limits.
+    pub fn instantiate(&self, lane: u32, lanes: u32) -> Result<Instance, CallError> {
+        Instance::start(Arc::clone(&self.inner), lane, lanes)
+    }
+}
+
+impl Sandbox {
+    /// Loads a plugin from a file; see [`load`](Self::load).
+    ///
+    /// # Errors
+    /// Also when the file cannot be read.
+    pub fn load_file(&self, path: &Path, limits: Limits, config: &str) -> Result<Plugin, Refusal> {
+        let bytes = std::fs::read(path)
+            .map_err(|source| Refusal::Read { path: path.to_owned(), source })?;
+        self.load(&bytes, limits, config)
+    }
+
+    /// Checks, compiles and describes a component. Takes as long as its compilation, a minute for an interpreter, unless
+    /// it was compiled before.
+    ///
+    /// # Errors
+    /// When it is not a plugin that this host can run, or refuses its configuration.
+    pub fn load(&self, bytes: &[u8], limits: Limits, config: &str) -> Result<Plugin, Refusal> {
+        self.admit(bytes)?;
+        let digest = digest(bytes);
+        let component = match self.cache.as_ref().and_then(|c| c.load(&self.engine, &digest)) {
+            Some(component) => component,
+            None => {
+                let component = compile(&self.engine, bytes)?;
+                if let Some(cache) = &self.cache {
+                    cache.store(&component, &digest);
+                }
+                component
+            }
+        };
+        let exports = Exports::of(&component)?;
+        let descriptor = match Instance::describe(&exports, limits, config) {
+            Ok(Ok(descriptor)) => descriptor_of(descriptor).check().map_err(Refusal::Descriptor)?,
+            Ok(Err(reason)) => return Err(Refusal::Configuration(reason)),
+            Err(error) => return Err(Refusal::Describe(error)),
+        };
+        Ok(Plugin {
+            inner: Arc::new(Loaded {
+                exports,
+                descriptor,
+                limits,
+                config: config.to_owned(),
+                digest: hex(&digest),
+                _ticker: Arc::clone(&self.ticker),
+            }),
+        })
+    }
+
+    /// What can be seen without reading into the file.
+    fn admit(&self, bytes: &[u8]) -> Result<(), Refusal> {
+        let limit = self.component_bytes;
+        if bytes.len() > limit {
+            return Err(Refusal::TooBig { found: bytes.len(), limit });
+        }
+        if !bytes.starts_with(MAGIC) {
+            let text = !bytes.is_empty() && std::str::from_utf8(bytes).is_ok();
+            let hint = match bytes {
+                [] => " (it is empty)",
+                _ if text => " (it is text: compile it first)",
+                _ => "",
+            };
+            return Err(Refusal::NotWasm { hint });
+        }
+        if bytes.get(6..8) == Some(CORE_LAYER) {
+            return Err(Refusal::CoreModule);
+        }
+        Ok(())
+    }
+}
+
+fn compile(engine: &wasmtime::Engine, bytes: &[u8]) -> Result<Component, Refusal> {
+    Component::new(engine, bytes).map_err(|error| Refusal::Invalid(one_line(&error)))
+}
+
+/// The chain of causes; names out of an untrusted file, so bounded and on one line.
+fn one_line(error: &wasmtime::Error) -> String {
+    let text: String = format!("{error:#}").chars().take(300).collect();
+    text.replace(char::is_control, " ")
+}
+
+impl Exports {
+    fn of(component: &Component) -> Result<Self, Refusal> {
+        check_imports(component)?;
+        let form = choose_form(component)?;
+        let interface = |error: wasmtime::Error| Refusal::Interface(one_line(&error));
+        let mut linker = Linker::<Host>::new(component.engine());
+        logging::add_to_linker::<Host, HasSelf<Host>>(&mut linker, |host| host)
+            .and_then(|()| types::add_to_linker::<Host, HasSelf<Host>>(&mut linker, |host| host))
+            .and_then(|()| wasi::link(&mut linker, component))
+            .map_err(interface)?;
+        let pre = linker.instantiate_pre(component).map_err(interface)?;
+        let lifecycle = lifecycle::GuestIndices::new(&pre).map_err(|_| Refusal::Lifecycle)?;
+        let form = match form {
+            Form::Typed => FormIndices::Typed(typed::GuestIndices::new(&pre).map_err(interface)?),
+            Form::Packed => {
+                let process = component
+                    .get_export_index(None, export("packed"))
+                    .and_then(|packed| component.get_export_index(Some(&packed), "process"));
+                FormIndices::Packed(process.ok_or(Refusal::World)?)
+            }
+        };
+        Ok(Self { pre, lifecycle, form })
+    }
+}
+
+fn export(interface: &str) -> String {
+    format!("{PACKAGE}{interface}@{VERSION}")
+}
+
+fn check_imports(component: &Component) -> Result<(), Refusal> {
+    let engine = component.engine();
+    let ours = [export("logging"), export("types")];
+    for (name, _) in component.component_type().imports(engine) {
+        if ours.iter().any(|ours| ours == name) || wasi::interface(name).is_some() {
+            continue;
+        }
+        let name = printable(name);
+        return Err(match version(&name) {
+            Some(found) if found != VERSION => Refusal::Version { found: name },
+            _ => Refusal::Import { name },
+        });
+    }
+    Ok(())
+}
+
+/// A component that exports both forms gets the cheaper one.
+fn choose_form(component: &Component) -> Result<Form, Refusal> {
+    let engine = component.engine();
+    let component_type = component.component_type();
+    let mut other_version = None;
+    let mut form = None;
+    for (name, item) in component_type.exports(engine) {
+        if !matches!(item.ty, ComponentItem::ComponentInstance(_)) {
+            continue;
+        }
+        if name == export("packed") {
+            return Ok(Form::Packed);
+        } else if name == export("typed") {
+            form = Some(Form::Typed);
+        } else if version(name).is_some_and(|version| version != VERSION) {
+            other_version = Some(printable(name));
+        }
+    }
+    match (form, other_version) {
+        (Some(form), _) => Ok(form),
+        (None, Some(found)) => Err(Refusal::Version { found }),
+        (None, None) => Err(Refusal::World),
+    }
+}
+
+/// The version of an interface of our package.
+fn version(name: &str) -> Option<&str> {
+    name.strip_prefix(PACKAGE).map(|name| name.split_once('@').map_or("", |(_, version)| version))
+}
+
+fn printable(name: &str) -> String {
+    name.chars().take(200).collect::<String>().replace(char::is_control, " ")
+}
+
+fn descriptor_of(descriptor: lifecycle::Descriptor) -> Descriptor {
+    let interest = |interest: lifecycle::Interest| Interest {
+        tables: interest.tables,
+        operations: interest.operations.into_iter().map(operation_of).collect(),
+        columns: interest.columns,
+        before: interest.before,
+    };
+    Descriptor {
+        name: descriptor.name,
+        version: descriptor.version,
+        interests: descriptor.interests.into_iter().map(interest).collect(),
+    }
+}
+
+fn operation_of(operation: types::Operation) -> Operation {
+    match operation {
+        types::Operation::Read => Operation::Read,
+        types::Operation::Insert => Operation::Insert,
+        types::Operation::Update => Operation::Update,
+        types::Operation::Delete => Operation::Delete,
+        types::Operation::Truncate => Operation::Truncate,
+        types::Operation::Message => Operation::Message,
+    }
+}

@@ -1,0 +1,216 @@
+//! The empty WASI.
+//!
+//! The standard library of a guest for `wasm32-wasip2` imports a dozen interfaces, used or not. They are here, and empty:
+//! no environment, no arguments, no directories, an input that has ended, a clock that shows the commit time of the
+//! batch, random numbers that its position seeds. What a guest prints is kept in part, for its author. Everything else
+//! of these interfaces is a trap that names the function. So a guest is deterministic, and has nothing to leak by.
+//!
+//! Why not wasmtime's own implementation, with an empty context: it is 93 crates and six CPU-minutes more to say no in,
+//! sized for web servers (a guest may ask it for 64 MiB of random bytes), and its clocks and randomness would have to be
+//! replaced anyway. These stubs are the functions that the standard library calls on the way to a panic.
+
+use wasmtime::component::types::ComponentItem;
+use wasmtime::component::{Component, Linker, LinkerInstance, Resource, ResourceType, Val};
+use wasmtime::{Result, StoreContextMut, bail};
+
+use crate::host::Host;
+
+/// The interfaces that are linked, of any version 0.2.
+const INTERFACES: [&str; 20] = [
+    "wasi:cli/environment",
+    "wasi:cli/exit",
+    "wasi:cli/stdin",
+    "wasi:cli/stdout",
+    "wasi:cli/stderr",
+    "wasi:cli/terminal-input",
+    "wasi:cli/terminal-output",
+    "wasi:cli/terminal-stdin",
+    "wasi:cli/terminal-stdout",
+    "wasi:cli/terminal-stderr",
+    "wasi:clocks/monotonic-clock",
+    "wasi:clocks/wall-clock",
+    "wasi:filesystem/preopens",
+    "wasi:filesystem/types",
+    "wasi:io/error",
+    "wasi:io/poll",
+    "wasi:io/streams",
+    "wasi:random/insecure-seed",
+    "wasi:random/insecure",
+    "wasi:random/random",
+];
+
+/// What an output stream takes at a time.
+const WRITE_BYTES: u64 = 4 << 10;
+/// A guest that asks for more at once is not seeding a hash table.
+const RANDOM_BYTES_MAX: u64 = 4 << 10;
+
+/// Every handle of the empty WASI: a stream, an error, a pollable. There is nothing behind it.
+struct Handle;
+
+/// A guest called a function that plugins are not given.
+#[derive(Debug, thiserror::Error)]
+#[error("called {0}, which plugins are not given")]
+pub(crate) struct Denied(String);
+
+/// A guest called `exit`.
+#[derive(Debug, thiserror::Error)]
+#[error("called exit")]
+pub(crate) struct Exited;
+
+/// The interface's name without its version, where it is one of the empty WASI.
+pub(crate) fn interface(import: &str) -> Option<&'static str> {
+    let (name, version) = import.split_once('@')?;
+    let known = INTERFACES.into_iter().find(|known| *known == name)?;
+    version.starts_with("0.2.").then_some(known)
+}
+
+/// Links what the component imports of the empty WASI.
+pub(crate) fn link(linker: &mut Linker<Host>, component: &Component) -> Result<()> {
+    let engine = component.engine().clone();
+    for (import, item) in component.component_type().imports(&engine) {
+        let (Some(interface), ComponentItem::ComponentInstance(instance)) =
+            (interface(import), item.ty)
+        else {
+            continue;
+        };
+        let mut linked = linker.instance(import)?;
+        for (name, export) in instance.exports(&engine) {
+            match export.ty {
+                ComponentItem::ComponentFunc(_) => link_function(&mut linked, interface, name)?,
+                ComponentItem::Resource(_) => {
+                    linked.resource(name, ResourceType::host::<Handle>(), |_, _| Ok(()))?;
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+type Caller<'a> = StoreContextMut<'a, Host>;
+
+fn link_function(linked: &mut LinkerInstance<'_, Host>, interface: &str, name: &str) -> Result<()> {
+    match (interface, name) {
+        ("wasi:cli/environment", "get-environment") => {
+            linked.func_wrap(name, |_: Caller<'_>, (): ()| Ok((Vec::<(String, String)>::new(),)))
+        }
+        ("wasi:cli/environment", "get-arguments") => {
+            linked.func_wrap(name, |_: Caller<'_>, (): ()| Ok((Vec::<String>::new(),)))
+        }
+        ("wasi:cli/environment", "initial-cwd") => {
+            linked.func_wrap(name, |_: Caller<'_>, (): ()| Ok((None::<String>,)))
+        }
+        ("wasi:cli/exit", _) => linked.func_new(name, |_, _, _, _| Err(Exited.into())),
+        ("wasi:cli/stdin", "get-stdin")
+        | ("wasi:cli/stdout", "get-stdout")
+        | ("wasi:cli/stderr", "get-stderr") => {
+            linked.func_wrap(name, |_: Caller<'_>, (): ()| Ok((Resource::<Handle>::new_own(0),)))
+        }
+        (
+            "wasi:cli/terminal-stdin" | "wasi:cli/terminal-stdout" | "wasi:cli/terminal-stderr",
+            _,
+        ) => linked.func_wrap(name, |_: Caller<'_>, (): ()| Ok((None::<Resource<Handle>>,))),
+        ("wasi:clocks/monotonic-clock", "now") => {
+            linked.func_wrap(name, |caller: Caller<'_>, (): ()| {
+                let micros = caller.data().clock_micros.max(0).unsigned_abs();
+                Ok((micros.saturating_mul(1_000),))
+            })
+        }
+        ("wasi:clocks/wall-clock", "now") => linked.func_new(name, wall_clock_now),
+        ("wasi:filesystem/preopens", "get-directories") => linked
+            .func_wrap(name, |_: Caller<'_>, (): ()| {
+                Ok((Vec::<(Resource<Handle>, String)>::new(),))
+            }),
+        ("wasi:io/streams", _) => link_stream(linked, name),
+        ("wasi:random/random", "get-random-u64")
+        | ("wasi:random/insecure", "get-insecure-random-u64") => linked
+            .func_wrap(name, |mut caller: Caller<'_>, (): ()| {
+                Ok((caller.data_mut().random.next(),))
+            }),
+        ("wasi:random/random", "get-random-bytes")
+        | ("wasi:random/insecure", "get-insecure-random-bytes") => {
+            linked.func_wrap(name, random_bytes)
+        }
+        ("wasi:random/insecure-seed", _) => {
+            linked.func_wrap(name, |mut caller: Caller<'_>, (): ()| {
+                let random = &mut caller.data_mut().random;
+                Ok(((random.next(), random.next()),))
+            })
+        }
+        _ => link_denied(linked, interface, name),
+    }
+}
+
+fn link_denied(linked: &mut LinkerInstance<'_, Host>, interface: &str, name: &str) -> Result<()> {
+    let function = format!("{interface} {name}");
+    linked.func_new(name, move |_, _, _, _| Err(Denied(function.clone()).into()))
+}
+
+fn link_stream(linked: &mut LinkerInstance<'_, Host>, name: &str) -> Result<()> {
+    match name {
+        "[method]output-stream.check-write" => linked
+            .func_new(name, |_, _, _, results| set(results, done(Some(Val::U64(WRITE_BYTES))))),
+        "[method]output-stream.write" | "[method]output-stream.blocking-write-and-flush" => linked
+            .func_new(name, |mut caller, _, arguments, results| {
+                if let [_, Val::List(bytes)] = arguments {
+                    let bytes: Vec<u8> = bytes.iter().filter_map(byte).collect();
+                    caller.data_mut().print(&bytes);
+                }
+                set(results, done(None))
+            }),
+        "[method]output-stream.flush" | "[method]output-stream.blocking-flush" => {
+            linked.func_new(name, |_, _, _, results| set(results, done(None)))
+        }
+        "[method]input-stream.read" | "[method]input-stream.blocking-read" => {
+            linked.func_new(name, |_, _, _, results| {
+                let closed = Val::Variant("closed".into(), None);
+                set(results, Val::Result(Err(Some(Box::new(closed)))))
+            })
+        }
+        _ => link_denied(linked, "wasi:io/streams", name),
+    }
+}
+
+fn byte(value: &Val) -> Option<u8> {
+    match value {
+        Val::U8(byte) => Some(*byte),
+        _ => None,
+    }
+}
+
+fn done(value: Option<Val>) -> Val {
+    Val::Result(Ok(value.map(Box::new)))
+}
+
+fn set(results: &mut [Val], value: Val) -> Result<()> {
+    let [result] = results else { bail!("a function of the empty wasi has one result") };
+    *result = value;
+    Ok(())
+}
+
+fn wall_clock_now(
+    caller: Caller<'_>,
+    _: wasmtime::component::types::ComponentFunc,
+    _: &[Val],
+    results: &mut [Val],
+) -> Result<()> {
+    let micros = caller.data().clock_micros.max(0).unsigned_abs();
+    let nanoseconds = u32::try_from(micros % 1_000_000 * 1_000)?;
+    let now = vec![
+        ("seconds".to_owned(), Val::U64(micros / 1_000_000)),
+        ("nanoseconds".to_owned(), Val::U32(nanoseconds)),
+    ];
+    set(results, Val::Record(now))
+}
+
+fn random_bytes(mut caller: Caller<'_>, (length,): (u64,)) -> Result<(Vec<u8>,)> {
+    if length > RANDOM_BYTES_MAX {
+        return Err(Denied("get-random-bytes for more than 4,096 bytes".into()).into());
+    }
+    let random = &mut caller.data_mut().random;
+    let length = usize::try_from(length)?;
+    let words = length.div_ceil(8);
+    let mut bytes: Vec<u8> = (0..words).flat_map(|_| random.next().to_le_bytes()).collect();
+    bytes.truncate(length);
+    Ok((bytes,))
+}
