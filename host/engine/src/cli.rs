@@ -5,8 +5,9 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use anyhow::anyhow;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Runtime};
 use tracing::{error, info};
 
 use crate::config::{Environment, Outlet, Pipeline};
@@ -15,7 +16,7 @@ use crate::progress::Display;
 use crate::shutdown::{Shutdown, Signal, Signals};
 use crate::status::Status;
 use crate::telemetry::{self, Format, field};
-use crate::{config, shutdown};
+use crate::{config, shutdown, state};
 
 /// What is looked for where the command line names no file.
 const FILE: &str = "dovetail.yaml";
@@ -197,7 +198,19 @@ fn stream(
 
 fn status(pipeline: &Pipeline, format: StatusFormat, log: &mut Log<'_>) -> Result<Code, Failure> {
     log.start(pipeline)?;
-    let status = Status::new(pipeline, None);
+    let content = runtime()?.block_on(state::read(&pipeline.state)).map_err(|error| {
+        let code = if error.is_transient() { Code::Transient } else { Code::Definite };
+        Failure::new(code, error)
+    })?;
+    if let Some(content) = &content
+        && content.origin.pipeline != pipeline.name
+    {
+        let (directory, owner) = (pipeline.state.display(), &content.origin.pipeline);
+        let error = anyhow!("the state in {directory} belongs to pipeline {owner}");
+        let advice = "Give each pipeline a state directory of its own";
+        return Err(Failure::definite(error).advise(advice));
+    }
+    let status = Status::new(pipeline, content.as_ref());
     print(&match format {
         StatusFormat::Text => status.to_string(),
         StatusFormat::Json => status.to_json(),
@@ -212,16 +225,21 @@ fn print(text: &str) -> Result<(), Failure> {
     printed.map_err(|error| Failure::definite(context(error)))
 }
 
+fn system(error: io::Error) -> Failure {
+    Failure::definite(anyhow::Error::new(error).context("set up the process"))
+}
+
+fn runtime() -> Result<Runtime, Failure> {
+    Builder::new_multi_thread().enable_all().build().map_err(system)
+}
+
 /// Does the work until it ends, or until a shutdown does not wait for it any longer. What a signal ended has the signal's
 /// code, gentle or not, unless it failed.
 fn supervise(
     grace: Duration,
     work: impl AsyncFnOnce(Shutdown) -> Result<(), Failure>,
 ) -> Result<Code, Failure> {
-    let system = |error: io::Error| {
-        Failure::definite(anyhow::Error::new(error).context("start the runtime"))
-    };
-    let runtime = Builder::new_multi_thread().enable_all().build().map_err(system)?;
+    let runtime = runtime()?;
     let ended = runtime.block_on(async {
         let mut signals = Signals::listen().map_err(system)?;
         let shutdown = Shutdown::default();
