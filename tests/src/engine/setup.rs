@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 use tokio_postgres::Client;
 
-use super::{Engine, finish, log_length, program};
+use super::{Engine, finish, program};
 use crate::postgres::{PASSWORD, Server};
 use crate::wait::{PATIENCE, until};
 
@@ -57,7 +57,9 @@ impl Setup {
             "outlets": {},
             "state": "state",
         });
-        let directory = tempfile::Builder::new().prefix("dovetail-pipeline-").tempdir()?;
+        let mut directory = tempfile::Builder::new().prefix("dovetail-pipeline-").tempdir()?;
+        // To look at after a failure.
+        directory.disable_cleanup(std::env::var_os("DOVETAIL_KEEP").is_some());
         let environment = vec![("SOURCE_PASSWORD".to_owned(), PASSWORD.to_owned())];
         Ok(Self { directory, name: name.to_owned(), configuration, environment })
     }
@@ -174,18 +176,11 @@ impl Setup {
 
     /// Starts `dovetail run`.
     pub fn run(&self) -> Result<Engine> {
-        let log = fs::File::options().create(true).append(true).open(self.log_file())?;
         let output =
             fs::File::options().create(true).append(true).open(self.directory().join("stdout"))?;
-        let log_start = log_length(&self.log_file());
-        let process = self
-            .command("run")?
-            .args(["--log-format", "json"])
-            .stdout(output)
-            .stderr(log)
-            .spawn()
-            .context("start dovetail")?;
-        Ok(Engine { process, log: self.log_file(), log_start })
+        let mut command = self.command("run")?;
+        command.args(["--log-format", "json"]).stdout(output);
+        Engine::start(command, &self.log_file())
     }
 
     /// Runs a command to its end: `check`, `status`, or a `run` that is expected to end by itself.

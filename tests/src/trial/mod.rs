@@ -57,7 +57,7 @@ const CATCH_UP: Duration = Duration::from_secs(180);
 impl Trial {
     /// A server with the tables of a workload, and a pipeline that captures all of them.
     pub async fn new(target: Target, options: Options) -> Result<(Self, Workload)> {
-        Self::on(Version::V15, ServerOptions::default(), target, options).await
+        Self::on(Version::under_test(), ServerOptions::default(), target, options).await
     }
 
     pub async fn on(
@@ -214,6 +214,17 @@ pub struct Verdict {
 }
 
 impl Verdict {
+    /// Sums up several trials.
+    pub fn add(&mut self, other: Self) {
+        self.lives += other.lives;
+        self.rows += other.rows;
+        self.changes += other.changes;
+        self.delivered += other.delivered;
+        self.scanned += other.scanned;
+        self.redelivered += other.redelivered;
+        self.violations.extend(other.violations);
+    }
+
     /// An error with the violations, if there are any.
     pub fn clean(&self) -> Result<()> {
         ensure!(self.violations.is_empty(), "{self}");
