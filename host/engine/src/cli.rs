@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use anyhow::anyhow;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tokio::runtime::{Builder, Runtime};
 use tracing::error;
@@ -204,7 +205,15 @@ fn status(pipeline: &Pipeline, format: StatusFormat, log: &mut Log<'_>) -> Resul
     let content = runtime()?
         .block_on(state::read(&pipeline.state))
         .map_err(|error| failure(Error::State(error)))?;
-    let status = Status::new(pipeline, content.as_ref().map(|content| &content.record));
+    if let Some(content) = &content
+        && content.origin.pipeline != pipeline.name
+    {
+        let (directory, owner) = (pipeline.state.display(), &content.origin.pipeline);
+        let error = anyhow!("the state in {directory} belongs to pipeline {owner}");
+        let advice = "Give each pipeline a state directory of its own";
+        return Err(Failure::definite(error).advise(advice));
+    }
+    let status = Status::new(pipeline, content.as_ref());
     print(&match format {
         StatusFormat::Text => status.to_string(),
         StatusFormat::Json => status.to_json(),
@@ -219,12 +228,12 @@ fn print(text: &str) -> Result<(), Failure> {
     printed.map_err(|error| Failure::definite(context(error)))
 }
 
-fn runtime() -> Result<Runtime, Failure> {
-    Builder::new_multi_thread().enable_all().build().map_err(system)
+fn system(error: io::Error) -> Failure {
+    Failure::definite(anyhow::Error::new(error).context("set up the process"))
 }
 
-fn system(error: io::Error) -> Failure {
-    Failure::definite(anyhow::Error::new(error).context("start the runtime"))
+fn runtime() -> Result<Runtime, Failure> {
+    Builder::new_multi_thread().enable_all().build().map_err(system)
 }
 
 /// Does the work until it ends, or until a shutdown does not wait for it any longer. What a signal ended has the signal's
