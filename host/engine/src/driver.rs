@@ -164,7 +164,7 @@ impl<'a> Driver<'a> {
                 return Ok(());
             }
             if until == Until::CaughtUp && self.is_caught_up() {
-                info!(position = ?self.caught_up_at, "caught up");
+                info!("caught up");
                 return Ok(());
             }
             match self.wait(stop, stopping).await? {
@@ -393,7 +393,7 @@ impl<'a> Driver<'a> {
 
     async fn stream(&mut self, from: Lsn) -> Result<(), Error> {
         self.progress.scan_ended();
-        self.caught_up_at = Some(self.source.log_end().await?);
+        self.caught_up_at = Some(self.source.flushed().await?);
         let stream = self.source.stream(from, &self.scanned).await?;
         info!(position = %from, "streaming");
         self.reading = Reading::Stream(stream);
