@@ -351,11 +351,11 @@ mod tests {
             assert_eq!(types::kind(&series.type_name), series.kind, "{}", series.type_name);
             for case in &series.cases {
                 let Some(printed) = &case.text else { continue };
-                let value = value_of(series.kind, &printed.clone().into_bytes().into())
+                let found = value_of(series.kind, &printed.clone().into_bytes().into())
                     .unwrap_or_else(|error| panic!("{} {}: {error}", series.sql_type, case.sql));
                 assert!(
-                    same(&value, &case.value),
-                    "{} {}: {value:?} instead of {:?}",
+                    same(&found, &case.value),
+                    "{} {}: {found:?} instead of {:?}",
                     series.sql_type,
                     case.sql,
                     case.value

@@ -7,7 +7,7 @@
 /// The call that had the value was dropped half way: nobody knows what it did. Open the thing again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("an earlier call was abandoned before its end")]
-pub(crate) struct Abandoned;
+pub struct Abandoned;
 
 #[derive(Debug)]
 pub(crate) struct Offload<T>(Option<T>);

@@ -21,6 +21,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether the same goes through later without anybody's help. An unknown outcome does: it is found out.
+    pub fn is_transient(&self) -> bool {
+        !matches!(self, Self::Definite { .. })
+    }
+
     pub(in crate::outlet) fn definite(what: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self::Definite { what: what.into(), remedy: remedy.into(), source: None }
     }

@@ -30,6 +30,7 @@ use dovetail_core::batch::{ChunkId, Closing};
 use dovetail_core::outcome::Record;
 use dovetail_core::position::Lsn;
 use dovetail_core::schema::Relation;
+use dovetail_core::seam::Recorded;
 
 pub use self::error::Error;
 use crate::config;
@@ -129,9 +130,19 @@ impl Outlet {
     }
 
     /// The checkpoint that a transactional outlet holds for this pipeline. Moves with every commit that lands.
-    pub fn recorded(&self) -> Option<Lsn> {
+    pub fn recorded(&self) -> Recorded {
         match &self.kind {
-            Kind::Sqlite(replica) => replica.recorded(),
+            Kind::Lines(_) | Kind::Discard(_) => Recorded::Unkept,
+            Kind::Sqlite(_) => {
+                self.durable().map_or(Recorded::Empty, |durable| Recorded::At(durable.get()))
+            }
+        }
+    }
+
+    /// The same position as the proof that it is: what the state may save at a start, where it lags behind.
+    pub fn durable(&self) -> Option<Durable<Lsn>> {
+        match &self.kind {
+            Kind::Sqlite(replica) => replica.recorded().map(Durable::new),
             Kind::Lines(_) | Kind::Discard(_) => None,
         }
     }
@@ -177,9 +188,12 @@ impl Outlet {
     }
 
     /// Lets go of everything. An open tail is rolled back: its source transaction comes again.
-    pub async fn close(self) {
+    ///
+    /// # Errors
+    /// Nothing that landed is in doubt.
+    pub async fn close(self) -> Result<(), Error> {
         // On the blocking pool, because a file's last close can wait for the disk.
-        let _ = offload::detached(move || drop(self)).await;
+        Ok(offload::detached(move || drop(self)).await?)
     }
 
     /// Failed until proved otherwise, so that a call that is dropped counts as well.

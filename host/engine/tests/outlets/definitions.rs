@@ -105,7 +105,7 @@ async fn a_change_of_definition_that_cannot_be_followed_stops_with_what_to_do() 
                 panic!("{what} in {:?}: {result:?}", subject.place)
             };
             assert!(remedy.contains("table at the outlet"), "{remedy}");
-            outlet.close().await;
+            outlet.close().await.expect("closed");
             assert_eq!(subject.rows(&old).await, texts([two(1, "ada")]), "{what}: nothing landed");
         }
     }
@@ -117,7 +117,7 @@ async fn a_column_that_the_operator_added_is_taken_as_it_is() {
         let (old, new) = (first(), with_city(Initial::Unknown));
         let mut outlet = subject.open_with(&old).await;
         write(&mut outlet, [chunk(&old, [two(1, "ada")])]).await;
-        outlet.close().await;
+        outlet.close().await.expect("closed");
         subject
             .operate("ALTER TABLE people ADD COLUMN city TEXT; UPDATE people SET city = 'Bonn'")
             .await;

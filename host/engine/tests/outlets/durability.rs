@@ -6,6 +6,7 @@ use dovetail::outlet::{Landed, Outlet};
 use dovetail_core::batch::Closing;
 use dovetail_core::change::Change;
 use dovetail_core::position::Lsn;
+use dovetail_core::seam::Recorded;
 
 use crate::subject::{Place, Subject, texts, write};
 use crate::world::*;
@@ -42,13 +43,18 @@ async fn a_checkpoint_is_recorded_with_its_rows_and_survives() {
     for subject in Subject::transactional() {
         let people = people();
         let mut outlet = subject.open_with(&people).await;
-        assert_eq!(outlet.recorded(), None);
+        assert_eq!(outlet.recorded(), Recorded::Empty);
         write(&mut outlet, [transaction(200, [insert(&people, row(1, "ada", "a"))])]).await;
-        assert_eq!(outlet.recorded(), Some(Lsn::new(201)));
+        assert_eq!(outlet.recorded(), Recorded::At(Lsn::new(201)));
         // An idle database's checkpoint moves without rows.
         write(&mut outlet, [transaction(900, [])]).await;
-        outlet.close().await;
-        assert_eq!(subject.open().await.recorded(), Some(Lsn::new(901)), "{:?}", subject.place);
+        outlet.close().await.expect("closed");
+        assert_eq!(
+            subject.open().await.recorded(),
+            Recorded::At(Lsn::new(901)),
+            "{:?}",
+            subject.place
+        );
     }
 }
 
@@ -94,7 +100,7 @@ async fn half_a_transaction_is_gone_after_a_crash_and_comes_again_whole() {
         write(&mut outlet, [part(300, 1, [first], Closing::Open)]).await;
         drop(outlet);
         let mut outlet = subject.open().await;
-        assert_eq!(outlet.recorded(), None);
+        assert_eq!(outlet.recorded(), Recorded::Empty);
         write(&mut outlet, [transaction(300, changes())]).await;
         let expected = texts([row(1, "ada", "a"), row(2, "bob", "b")]);
         assert_eq!(subject.rows(&people).await, expected, "{:?}", subject.place);
@@ -138,7 +144,7 @@ async fn a_repetition_from_before_the_recorded_checkpoint_has_no_effect() {
         write(&mut outlet, history()).await;
         drop(outlet);
         let mut outlet = subject.open().await;
-        assert_eq!(outlet.recorded(), Some(Lsn::new(401)));
+        assert_eq!(outlet.recorded(), Recorded::At(Lsn::new(401)));
         let next = transaction(500, [insert(&log, row(3, "new", "-"))]);
         let landed = write(&mut outlet, history().into_iter().chain([next])).await;
         let all = [201, 301, 401, 501].map(Lsn::new);

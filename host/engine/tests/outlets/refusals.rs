@@ -7,6 +7,7 @@ use dovetail::origin::Origin;
 use dovetail::outlet::Error;
 use dovetail_core::outcome::{Body, Emission, Payload, Record};
 use dovetail_core::position::{Lsn, Position};
+use dovetail_core::seam::Recorded;
 use dovetail_core::value::Row;
 
 use crate::subject::{Place, Subject, origin, texts, try_write, write};
@@ -27,7 +28,7 @@ fn definite<T: std::fmt::Debug>(result: Result<T, Error>, words: &str) {
 async fn a_table_of_somebody_else_that_holds_rows_is_not_written_to() {
     for subject in Subject::transactional() {
         let people = people();
-        subject.open().await.close().await;
+        subject.open().await.close().await.expect("closed");
         subject
             .operate(
                 "CREATE TABLE people (id BIGINT PRIMARY KEY, name TEXT, note TEXT);
@@ -36,7 +37,7 @@ async fn a_table_of_somebody_else_that_holds_rows_is_not_written_to() {
             .await;
         let mut outlet = subject.open().await;
         definite(outlet.prepare(&people, true).await, "already holds rows");
-        outlet.close().await;
+        outlet.close().await.expect("closed");
         assert_eq!(
             subject.rows(&people).await,
             texts([row(1, "theirs", "-")]),
@@ -50,7 +51,7 @@ async fn a_table_of_somebody_else_that_holds_rows_is_not_written_to() {
 async fn an_empty_table_of_the_operator_is_used_if_it_fits() {
     for subject in Subject::transactional() {
         let people = people();
-        subject.open().await.close().await;
+        subject.open().await.close().await.expect("closed");
         subject
             .operate(
                 "CREATE TABLE people (note TEXT, extra TEXT, id BIGINT PRIMARY KEY, name TEXT)",
@@ -59,10 +60,10 @@ async fn an_empty_table_of_the_operator_is_used_if_it_fits() {
         let mut outlet = subject.open_with(&people).await;
         write(&mut outlet, [chunk(&people, [row(1, "ada", "a")])]).await;
         assert_eq!(subject.rows(&people).await, texts([row(1, "ada", "a")]), "{:?}", subject.place);
-        outlet.close().await;
+        outlet.close().await.expect("closed");
         for misfit in ["(id BIGINT, name TEXT, note TEXT)", "(id BIGINT PRIMARY KEY, name TEXT)"] {
             let subject = Subject::new(subject.place);
-            subject.open().await.close().await;
+            subject.open().await.close().await.expect("closed");
             subject.operate(&format!("CREATE TABLE people {misfit}")).await;
             let mut outlet = subject.open().await;
             definite(outlet.prepare(&people, true).await, "does not fit");
@@ -73,13 +74,13 @@ async fn an_empty_table_of_the_operator_is_used_if_it_fits() {
 #[tokio::test]
 async fn a_replica_of_another_source_is_refused() {
     for subject in Subject::transactional() {
-        subject.open().await.close().await;
+        subject.open().await.close().await.expect("closed");
         let mut other = origin();
         other.source.system = "9999".into();
         definite(subject.try_open(&other).await, "system 7301");
         // Another pipeline has a place of its own.
         let neighbour = Origin { pipeline: "neighbour".into(), ..other };
-        assert_eq!(subject.try_open(&neighbour).await.expect("open").recorded(), None);
+        assert_eq!(subject.try_open(&neighbour).await.expect("open").recorded(), Recorded::Empty);
     }
 }
 
@@ -87,7 +88,7 @@ async fn a_replica_of_another_source_is_refused() {
 async fn two_pipelines_do_not_share_a_table() {
     for subject in Subject::transactional() {
         let people = people();
-        subject.open_with(&people).await.close().await;
+        subject.open_with(&people).await.close().await.expect("closed");
         let neighbour = Origin { pipeline: "neighbour".into(), ..origin() };
         let mut outlet = subject.try_open(&neighbour).await.expect("open");
         definite(outlet.prepare(&people, true).await, "pipeline test");
@@ -100,7 +101,7 @@ async fn a_table_that_somebody_dropped_is_missed() {
         let people = people();
         let mut outlet = subject.open_with(&people).await;
         write(&mut outlet, [chunk(&people, [row(1, "ada", "a")])]).await;
-        outlet.close().await;
+        outlet.close().await.expect("closed");
         subject.operate("DROP TABLE people").await;
         let mut outlet = subject.open().await;
         let result =
@@ -192,8 +193,8 @@ async fn a_file_has_one_writer() {
     let subject = Subject::new(Place::File);
     let first = subject.open().await;
     definite(subject.try_open(&origin()).await, "another process");
-    first.close().await;
-    subject.open().await.close().await;
+    first.close().await.expect("closed");
+    subject.open().await.close().await.expect("closed");
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use crate::subject::{Subject, texts, try_write, write};
 use crate::world::*;
 use dovetail::outlet::Error;
+use dovetail_core::seam::Recorded;
 
 #[tokio::test]
 async fn inserts_updates_and_deletes_leave_the_rows_of_the_source() {
@@ -93,9 +94,9 @@ async fn a_column_that_nobody_has_is_refused_and_nothing_lands() {
         assert!(matches!(result, Err(Error::Definite { .. })), "{:?}: {result:?}", subject.place);
         let again = try_write(&mut outlet, [transaction(300, [])]).await;
         assert!(again.is_err(), "an outlet that failed must be opened again");
-        outlet.close().await;
+        outlet.close().await.expect("closed");
         assert_eq!(subject.rows(&people).await, texts([]), "{:?}", subject.place);
-        assert_eq!(subject.open().await.recorded(), None);
+        assert_eq!(subject.open().await.recorded(), Recorded::Empty);
     }
 }
 

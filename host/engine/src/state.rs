@@ -1,1 +1,0 @@
-//! The durable state of a pipeline.

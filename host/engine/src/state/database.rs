@@ -1,0 +1,288 @@
+//! `state.db`: the record as tables that a person can read.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use dovetail_core::position::Lsn;
+use dovetail_core::schema::{RelationId, TableName};
+use dovetail_core::seam::{Fenced, Pin, Record, Scan};
+use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior, params};
+
+use super::{Content, Error};
+use crate::origin::{Origin, Source};
+
+const FILE: &str = "state.db";
+
+/// `PRAGMA user_version`. A new one comes with a step that brings older files up to it.
+const VERSION: i64 = 1;
+
+/// `PRAGMA application_id`: "Dvtl".
+const APPLICATION: i64 = 0x4476_746C;
+
+/// Somebody who copies the file (a backup) may hold it this long.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+const CREATE: &str = "
+CREATE TABLE pipeline (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    name TEXT NOT NULL,
+    system TEXT NOT NULL,
+    database TEXT NOT NULL,
+    pin TEXT NOT NULL,
+    checkpoint TEXT,
+    finished INTEGER NOT NULL
+);
+CREATE TABLE tables (
+    namespace TEXT NOT NULL,
+    name TEXT NOT NULL,
+    scan TEXT NOT NULL CHECK (scan IN ('due', 'done')),
+    attempts INTEGER,
+    fence TEXT,
+    fence_relation INTEGER,
+    fence_horizon TEXT,
+    PRIMARY KEY (namespace, name)
+) WITHOUT ROWID;";
+
+#[derive(Debug)]
+pub(super) struct Database {
+    connection: Connection,
+    path: PathBuf,
+}
+
+impl Database {
+    /// Opens the file for writing, or begins it.
+    pub(super) fn open(directory: &Path, origin: &Origin) -> Result<(Self, Record), Error> {
+        let path = directory.join(FILE);
+        let failed = |error| Error::database(&path, error);
+        let connection = Connection::open(&path).map_err(failed)?;
+        connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
+        let is_new = check(&connection, &path)?;
+        connection
+            .query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))
+            .and_then(|()| connection.pragma_update(None, "synchronous", "FULL"))
+            .map_err(failed)?;
+        let mut database = Self { connection, path: path.clone() };
+        if is_new {
+            database.begin(origin)?;
+        }
+        let content = content(&database.connection, &path)?;
+        if content.origin != *origin {
+            let (saved, now) = (Box::new(content.origin), Box::new(origin.clone()));
+            return Err(Error::OtherOrigin { path, saved, now });
+        }
+        Ok((database, content.record))
+    }
+
+    /// Reads the file, whoever writes it.
+    pub(super) fn read(directory: &Path) -> Result<Option<Content>, Error> {
+        let path = directory.join(FILE);
+        if !path.try_exists().map_err(|error| Error::directory(directory, error))? {
+            return Ok(None);
+        }
+        let failed = |error| Error::database(&path, error);
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let mut connection = Connection::open_with_flags(&path, flags).map_err(failed)?;
+        connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
+        // One moment: a step between two queries would give a record that never was.
+        let moment = connection.transaction().map_err(failed)?;
+        if check(&moment, &path)? {
+            return Ok(None);
+        }
+        content(&moment, &path).map(Some)
+    }
+
+    /// Makes this record the saved one.
+    pub(super) fn write(&mut self, record: &Record) -> Result<(), Error> {
+        self.transact(|transaction| {
+            transaction.execute(
+                "UPDATE pipeline SET pin = ?, checkpoint = ?, finished = ?",
+                params![
+                    pin_text(record.pin),
+                    record.checkpoint.map(|lsn| lsn.to_string()),
+                    record.finished
+                ],
+            )?;
+            transaction.execute("DELETE FROM tables", [])?;
+            let mut insert = transaction.prepare_cached(
+                "INSERT INTO tables (namespace, name, scan, attempts, fence, fence_relation, fence_horizon)
+                 VALUES (?, ?, ?, ?, ?, ?, ?)",
+            )?;
+            for (table, scan) in &record.tables {
+                let (word, attempts, fenced) = match scan {
+                    Scan::Due { attempts } => ("due", Some(*attempts), None),
+                    Scan::Done { fenced } => ("done", None, fenced.as_ref()),
+                };
+                insert.execute(params![
+                    table.namespace,
+                    table.name,
+                    word,
+                    attempts,
+                    fenced.map(|fenced| fenced.fence.to_string()),
+                    fenced.map(|fenced| fenced.relation.0),
+                    fenced.map(|fenced| fenced.horizon.to_string()),
+                ])?;
+            }
+            Ok(())
+        })
+    }
+
+    /// The one step that comes often.
+    pub(super) fn write_checkpoint(&mut self, checkpoint: Lsn) -> Result<(), Error> {
+        self.transact(|transaction| {
+            transaction
+                .prepare_cached("UPDATE pipeline SET checkpoint = ?")?
+                .execute([checkpoint.to_string()])
+                .map(drop)
+        })
+    }
+
+    fn begin(&mut self, origin: &Origin) -> Result<(), Error> {
+        self.transact(|transaction| {
+            transaction.execute_batch(CREATE)?;
+            transaction.pragma_update(None, "application_id", APPLICATION)?;
+            transaction.pragma_update(None, "user_version", VERSION)?;
+            transaction
+                .execute(
+                    "INSERT INTO pipeline (id, name, system, database, pin, finished) VALUES (1, ?, ?, ?, ?, FALSE)",
+                    params![
+                        origin.pipeline,
+                        origin.source.system,
+                        origin.source.database,
+                        pin_text(Pin::None)
+                    ],
+                )
+                .map(drop)
+        })
+    }
+
+    fn transact(
+        &mut self,
+        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<()>,
+    ) -> Result<(), Error> {
+        self.connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .and_then(|transaction| {
+                work(&transaction)?;
+                transaction.commit()
+            })
+            .map_err(|error| Error::database(&self.path, error))
+    }
+}
+
+/// Whether nothing was ever written there.
+fn check(connection: &Connection, path: &Path) -> Result<bool, Error> {
+    let failed = |error| Error::database(path, error);
+    let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
+    let application = number("PRAGMA application_id").map_err(failed)?;
+    let version = number("PRAGMA user_version").map_err(failed)?;
+    let objects = number("SELECT count(*) FROM sqlite_schema").map_err(failed)?;
+    if (application, version, objects) == (0, 0, 0) {
+        return Ok(true);
+    }
+    if application != APPLICATION {
+        return Err(Error::Foreign { path: path.to_owned() });
+    }
+    if version > VERSION {
+        return Err(Error::Newer { path: path.to_owned(), found: version, known: VERSION });
+    }
+    let verdict: String =
+        connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(failed)?;
+    if verdict != "ok" {
+        return Err(Error::Damaged { path: path.to_owned(), what: verdict });
+    }
+    Ok(false)
+}
+
+fn content(connection: &Connection, path: &Path) -> Result<Content, Error> {
+    let damaged = |what: String| Error::Damaged { path: path.to_owned(), what };
+    // A query that fails on what check() passed is damage as well: a table that is missing, a value of a wrong type.
+    let unreadable = |error: rusqlite::Error| match Error::database(path, error) {
+        Error::Access { source, .. } => damaged(source.to_string()),
+        other => other,
+    };
+    let (origin, pin, checkpoint, finished) = connection
+        .query_row(
+            "SELECT name, system, database, pin, checkpoint, finished FROM pipeline",
+            [],
+            |row| {
+                let source = Source { system: row.get(1)?, database: row.get(2)? };
+                let origin = Origin { pipeline: row.get(0)?, source };
+                let pin: String = row.get(3)?;
+                let checkpoint: Option<String> = row.get(4)?;
+                Ok((origin, pin, checkpoint, row.get(5)?))
+            },
+        )
+        .map_err(unreadable)?;
+    let position = |text: &str| text.parse::<Lsn>().map_err(|error| damaged(error.to_string()));
+    let pin = match pin.as_str() {
+        "none" => Pin::None,
+        "intended" => Pin::Intended,
+        text => Pin::At(position(text)?),
+    };
+    let checkpoint = checkpoint.as_deref().map(position).transpose()?;
+    let mut record = Record { pin, checkpoint, finished, ..Record::default() };
+    let mut statement = connection
+        .prepare(
+            "SELECT namespace, name, scan, attempts, fence, fence_relation, fence_horizon FROM tables",
+        )
+        .map_err(unreadable)?;
+    let rows = statement
+        .query_map([], |row| {
+            let table = TableName { namespace: row.get(0)?, name: row.get(1)? };
+            let fence: (Option<String>, Option<u32>, Option<String>) =
+                (row.get(4)?, row.get(5)?, row.get(6)?);
+            Ok((table, row.get::<_, String>(2)?, row.get::<_, Option<u32>>(3)?, fence))
+        })
+        .map_err(unreadable)?;
+    for row in rows {
+        let (table, word, attempts, fence) = row.map_err(unreadable)?;
+        let scan = match (word.as_str(), attempts, fence) {
+            ("due", Some(attempts), (None, None, None)) => Scan::Due { attempts },
+            ("done", None, (None, None, None)) => Scan::Done { fenced: None },
+            ("done", None, (Some(fence), Some(relation), Some(horizon))) => {
+                let fence = fence.parse().map_err(|_| damaged(format!("the fence of {table}")))?;
+                let horizon = position(&horizon)?;
+                let fenced = Fenced { relation: RelationId(relation), fence, horizon };
+                Scan::Done { fenced: Some(fenced) }
+            }
+            _ => return Err(damaged(format!("the row of {table}"))),
+        };
+        record.tables.insert(table, scan);
+    }
+    Ok(Content { origin, record })
+}
+
+fn pin_text(pin: Pin) -> String {
+    match pin {
+        Pin::None => "none".to_owned(),
+        Pin::Intended => "intended".to_owned(),
+        Pin::At(lsn) => lsn.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_refused_and_the_saved_record_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let source = Source { system: "1".into(), database: "d".into() };
+        let origin = Origin { pipeline: "p".into(), source };
+        let (mut database, empty) = Database::open(directory.path(), &origin).unwrap();
+        let pages: i64 =
+            database.connection.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
+        database.connection.pragma_update(None, "max_page_count", pages).unwrap();
+        let mut record = Record { pin: Pin::Intended, ..Record::default() };
+        for number in 0..10_000 {
+            let table = TableName { namespace: "public".into(), name: format!("table_{number}") };
+            record.tables.insert(table, Scan::Due { attempts: 1 });
+        }
+        assert!(matches!(database.write(&record), Err(Error::DiskFull { .. })));
+        drop(database);
+        let (mut database, record_now) = Database::open(directory.path(), &origin).unwrap();
+        assert_eq!(record_now, empty);
+        database.write(&record).unwrap();
+        assert_eq!(content(&database.connection, &database.path).unwrap().record, record);
+    }
+}

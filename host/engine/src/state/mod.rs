@@ -1,0 +1,136 @@
+//! The durable state of a pipeline: one directory, one writer.
+//!
+//! `state.db` is an SQLite file that ordinary tools open: table `pipeline` (one row: whose state it is, the pin, the
+//! checkpoint, whether the hand-over is finished) and table `tables` (how far the scan of each is, with its fence).
+//! Every step is one transaction under `synchronous = FULL`; a [`Saved`] exists only behind its commit, and only from a
+//! [`Saved`] position may the source be told what it need not keep. A checkpoint is made of a [`Durable`] position, so:
+//!
+//! 1. Rows durable at the outlets. 2. Checkpoint saved. 3. Source told. A crash between any two repeats changes, which
+//!    outlets pass over or which are flagged; in any other order it would lose them.
+//!
+//! The writer holds an operating-system lock on `state.lock` for its whole life; the kernel lets go of it however the
+//! process ends. It is a file of its own, so that `status` may read `state.db` meanwhile.
+//!
+//! What cannot be trusted is refused, never repaired: a file that is damaged, of a newer engine, or of another pipeline
+//! or source. A directory that is simply gone looks like a first start; that a slot of this pipeline still exists tells
+//! the two apart, and the seam judges it.
+
+mod database;
+mod error;
+mod lock;
+
+use std::fs::{DirBuilder, File};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+
+use dovetail_core::position::Lsn;
+use dovetail_core::seam::{Record, Step};
+
+use self::database::Database;
+pub use self::error::Error;
+use self::lock::Lock;
+use crate::offload::{Offload, detached};
+use crate::origin::Origin;
+use crate::outlet::Durable;
+
+/// Proof that something is in the state on disk. Only the store makes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Saved<T>(T);
+
+impl<T> Saved<T> {
+    pub fn into_inner(self) -> T {
+        self.0
+    }
+}
+
+impl<T: Copy> Saved<T> {
+    pub fn get(&self) -> T {
+        self.0
+    }
+}
+
+/// The state, open for writing. Dropping it lets go of the lock.
+#[derive(Debug)]
+pub struct Store {
+    database: Offload<Database>,
+    record: Record,
+    _lock: Lock,
+}
+
+/// What is in a state directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Content {
+    pub origin: Origin,
+    pub record: Record,
+}
+
+impl Store {
+    /// Opens the state, or begins it. The directory is created for this user alone.
+    ///
+    /// # Errors
+    /// Definite: another engine runs on it, it cannot be written, or what it holds cannot be trusted.
+    pub async fn open(directory: &Path, origin: &Origin) -> Result<Self, Error> {
+        let (directory, origin) = (directory.to_owned(), origin.clone());
+        detached(move || {
+            create(&directory).map_err(|error| Error::directory(&directory, error))?;
+            let lock = Lock::take(&directory)?;
+            let (database, record) = Database::open(&directory, &origin)?;
+            Ok(Self { database: Offload::new(database), record, _lock: lock })
+        })
+        .await?
+    }
+
+    /// What is saved.
+    pub fn record(&self) -> &Record {
+        &self.record
+    }
+
+    /// Makes one step durable. Not cancel-safe: a store whose call was dropped answers no further one.
+    ///
+    /// # Errors
+    /// Nothing, or all of the step was saved; open the state again to know.
+    pub async fn save(&mut self, step: &Step) -> Result<Saved<Step>, Error> {
+        if let Step::Checkpoint(_) = step {
+            return Err(Error::Unproven);
+        }
+        let record = self.record.clone().with(step);
+        let written = record.clone();
+        self.database.run(move |database| database.write(&written)).await??;
+        self.record = record;
+        Ok(Saved(step.clone()))
+    }
+
+    /// Makes a checkpoint durable: what every outlet has proved. One that is behind the saved one changes nothing.
+    ///
+    /// # Errors
+    /// As [`Store::save`].
+    pub async fn save_checkpoint(&mut self, durable: Durable<Lsn>) -> Result<Saved<Lsn>, Error> {
+        let record = self.record.clone().with(&Step::Checkpoint(durable.get()));
+        if let Some(checkpoint) = record.checkpoint.filter(|_| record != self.record) {
+            self.database.run(move |database| database.write_checkpoint(checkpoint)).await??;
+            self.record = record;
+        }
+        Ok(Saved(durable.get()))
+    }
+}
+
+/// Reads the state without being its writer, also while one is at work. `None`: nothing was ever saved there.
+///
+/// # Errors
+/// Definite: what is there cannot be read or trusted.
+pub async fn read(directory: &Path) -> Result<Option<Content>, Error> {
+    let directory = directory.to_owned();
+    detached(move || Database::read(&directory)).await?
+}
+
+fn create(directory: &Path) -> std::io::Result<()> {
+    if directory.is_dir() {
+        return Ok(());
+    }
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    // Its name is durable only with the directory above it.
+    match directory.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => File::open(parent)?.sync_all(),
+        _ => File::open(".")?.sync_all(),
+    }
+}

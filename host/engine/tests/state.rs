@@ -1,0 +1,237 @@
+//! The durable state: what is saved stays, and what cannot be trusted is refused.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use dovetail::config;
+use dovetail::origin::{Origin, Source};
+use dovetail::outlet::{Delivery, Durable, Landed, Outlet};
+use dovetail::state::{self, Error, Store};
+use dovetail_core::batch::Closing;
+use dovetail_core::position::Lsn;
+use dovetail_core::schema::{RelationId, TableName};
+use dovetail_core::seam::{Fenced, Pin, Record, Step};
+use tempfile::TempDir;
+
+fn origin() -> Origin {
+    let source = Source { system: "7301".into(), database: "shop".into() };
+    Origin { pipeline: "test".into(), source }
+}
+
+fn table(name: &str) -> TableName {
+    TableName { namespace: "public".into(), name: name.into() }
+}
+
+struct Place {
+    directory: TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { directory: tempfile::tempdir().expect("a directory") }
+    }
+
+    fn state(&self) -> PathBuf {
+        self.directory.path().join("deep").join("state")
+    }
+
+    fn database(&self) -> PathBuf {
+        self.state().join("state.db")
+    }
+
+    async fn open(&self) -> Store {
+        Store::open(&self.state(), &origin()).await.expect("a state that opens")
+    }
+
+    async fn refused(&self) -> Error {
+        let error = Store::open(&self.state(), &origin()).await.expect_err("a refusal");
+        assert!(!error.is_transient(), "{error}");
+        error
+    }
+
+    fn operate(&self, sql: &str) {
+        let connection = rusqlite::Connection::open(self.database()).expect("open");
+        connection.execute_batch(sql).expect(sql);
+    }
+}
+
+async fn durable(at: u64) -> Durable<Lsn> {
+    let opened = Outlet::open(&config::Outlet::Discard, &origin(), 0).await;
+    let closing = Closing::Commit(Lsn::new(at));
+    let group = [Delivery { number: 0, records: Vec::new(), closing }].into();
+    match opened.expect("open").write(&group).await.expect("written").as_slice() {
+        [Landed::Commit(durable)] => *durable,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn every_step() -> Vec<Step> {
+    let both = BTreeSet::from([table("a"), table("Odd \"b\"")]);
+    let fence = "10:20:10,14".parse().expect("a fence");
+    let fenced = Fenced { relation: RelationId(7), fence, horizon: Lsn::new(0x1_0000_0090) };
+    vec![
+        Step::Intend,
+        Step::Pin(Lsn::new(0x1_0000_0005)),
+        Step::Attempt(both.clone()),
+        Step::Scanned { table: table("a"), fenced: Some(fenced) },
+        Step::Scanned { table: table("Odd \"b\""), fenced: None },
+        Step::Again(both),
+        Step::Skip(BTreeSet::from([table("c")])),
+        Step::Finish,
+    ]
+}
+
+#[tokio::test]
+async fn every_step_is_there_after_a_restart() {
+    let place = Place::new();
+    let mut expected = Record::default();
+    assert_eq!(place.open().await.record(), &expected);
+    for step in every_step() {
+        let mut store = place.open().await;
+        assert_eq!(store.record(), &expected);
+        let saved = store.save(&step).await.expect("saved");
+        assert_eq!(saved.into_inner(), step);
+        expected = expected.with(&step);
+        assert_eq!(store.record(), &expected);
+    }
+    assert_eq!(place.open().await.record(), &expected);
+    assert_eq!(expected.pin, Pin::At(Lsn::new(0x1_0000_0005)));
+}
+
+#[tokio::test]
+async fn a_checkpoint_is_saved_from_what_is_durable_and_never_falls() {
+    let place = Place::new();
+    let mut store = place.open().await;
+    let saved = store.save_checkpoint(durable(500).await).await.expect("saved");
+    assert_eq!(saved.get(), Lsn::new(500));
+    store.save_checkpoint(durable(400).await).await.expect("saved");
+    drop(store);
+    assert_eq!(place.open().await.record().checkpoint, Some(Lsn::new(500)));
+}
+
+#[tokio::test]
+async fn a_checkpoint_without_proof_is_refused() {
+    let place = Place::new();
+    let mut store = place.open().await;
+    let result = store.save(&Step::Checkpoint(Lsn::new(5))).await;
+    assert!(matches!(result, Err(Error::Unproven)));
+    assert_eq!(store.record().checkpoint, None);
+}
+
+#[tokio::test]
+async fn the_state_is_read_while_an_engine_writes_it() {
+    let place = Place::new();
+    assert_eq!(state::read(&place.state()).await.expect("nothing yet"), None);
+    let mut store = place.open().await;
+    store.save(&Step::Intend).await.expect("saved");
+    let content = state::read(&place.state()).await.expect("read").expect("a state");
+    assert_eq!(content.origin, origin());
+    assert_eq!(content.record, *store.record());
+    store.save(&Step::Pin(Lsn::new(9))).await.expect("saved beside a reader");
+}
+
+#[tokio::test]
+async fn the_directory_is_for_this_user_alone() {
+    let place = Place::new();
+    drop(place.open().await);
+    let mode = std::fs::metadata(place.state()).expect("the directory").permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+}
+
+#[tokio::test]
+async fn a_second_engine_is_refused_and_told_of_the_first() {
+    let place = Place::new();
+    let first = place.open().await;
+    let error = place.refused().await;
+    assert!(matches!(&error, Error::InUse { process: Some(id), .. } if *id == std::process::id()));
+    assert!(error.to_string().contains("state.lock"), "{error}");
+    drop(first);
+    place.open().await;
+}
+
+#[tokio::test]
+async fn a_newer_state_is_refused() {
+    let place = Place::new();
+    drop(place.open().await);
+    place.operate("PRAGMA user_version = 99");
+    assert!(matches!(place.refused().await, Error::Newer { found: 99, .. }));
+    assert!(matches!(state::read(&place.state()).await, Err(Error::Newer { .. })));
+}
+
+#[tokio::test]
+async fn the_state_of_another_pipeline_or_source_is_refused() {
+    let place = Place::new();
+    drop(place.open().await);
+    let pipeline = Origin { pipeline: "other".into(), ..origin() };
+    let mut source = origin();
+    source.source.database = "other".into();
+    for other in [pipeline, source] {
+        let error = Store::open(&place.state(), &other).await.expect_err("a refusal");
+        assert!(matches!(error, Error::OtherOrigin { .. }), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_state_is_refused() {
+    let place = Place::new();
+    drop(place.open().await);
+    std::fs::remove_file(place.database()).expect("removed");
+    place.operate("CREATE TABLE shopping (item TEXT)");
+    assert!(matches!(place.refused().await, Error::Foreign { .. }));
+}
+
+async fn damaged(damage: impl FnOnce(&Path)) -> Error {
+    let place = Place::new();
+    let mut store = place.open().await;
+    for step in every_step() {
+        store.save(&step).await.expect("saved");
+    }
+    drop(store);
+    damage(&place.database());
+    place.refused().await
+}
+
+#[tokio::test]
+async fn a_damaged_state_is_refused() {
+    let garbage = damaged(|path| {
+        std::fs::write(path, "no database at all, but long enough for a header".repeat(40))
+            .expect("written");
+    });
+    assert!(matches!(garbage.await, Error::Damaged { .. }));
+    let cut = damaged(|path| {
+        let bytes = std::fs::read(path).expect("read");
+        std::fs::write(path, &bytes[..bytes.len() - 4096]).expect("written");
+    });
+    assert!(matches!(cut.await, Error::Damaged { .. }));
+    for sql in [
+        "DROP TABLE tables",
+        "DELETE FROM pipeline",
+        "UPDATE pipeline SET pin = 'nonsense'",
+        "UPDATE pipeline SET checkpoint = 'nonsense'",
+        "UPDATE tables SET scan = 'done', fence = 'nonsense', fence_relation = 1, fence_horizon = '0/0', attempts = NULL",
+        "UPDATE tables SET attempts = NULL",
+    ] {
+        let error = damaged(|path| {
+            rusqlite::Connection::open(path).and_then(|it| it.execute_batch(sql)).expect(sql);
+        });
+        assert!(matches!(error.await, Error::Damaged { .. }), "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn a_directory_that_cannot_be_one_is_refused() {
+    let place = Place::new();
+    std::fs::create_dir_all(place.state().parent().expect("above")).expect("created");
+    std::fs::write(place.state(), "a file").expect("written");
+    assert!(matches!(place.refused().await, Error::Directory { .. }));
+}
+
+/// Root may write everywhere, so the file is made unwritable for SQLite by what stands in its place.
+#[tokio::test]
+async fn a_state_that_cannot_be_written_is_refused() {
+    let place = Place::new();
+    std::fs::create_dir_all(place.database()).expect("a directory where the file should be");
+    let error = place.refused().await;
+    assert!(matches!(error, Error::ReadOnly { .. }), "{error:?}");
+}
