@@ -7,6 +7,7 @@ pub mod corpus;
 pub mod engine;
 pub mod lines;
 pub mod postgres;
+pub mod proxy;
 pub mod session;
 pub mod trial;
 pub mod wait;

@@ -221,7 +221,7 @@ async fn a_kill_in_the_scan_repeats_only_the_unfinished_tables_from_the_same_pin
     let after = setup.status()?;
     assert_eq!(after["pin"], before["pin"], "the pin does not move");
     let lives = lives.lines()?;
-    let second = lives.last().context("a second life")?;
+    let (_, second) = lives.last().context("a second life")?;
     assert_eq!(reads(second, "public.small").count(), 0, "a finished table is not read again");
     let changes = second.iter().filter(|line| line.table == "public.small").count();
     assert_eq!(changes, 60, "what happened to delivered rows meanwhile arrives");
