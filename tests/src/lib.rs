@@ -1,3 +1,4 @@
 //! Support for the tests.
 
 pub mod checker;
+pub mod world;

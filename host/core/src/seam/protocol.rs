@@ -148,6 +148,25 @@ pub enum Action {
     Refuse(Refusal),
 }
 
+impl Action {
+    /// Whether it makes no sense any more once the view is lost. The driver forgets those that it has not performed
+    /// when it says [`Input::ViewLost`]; the answer asks for what is still wanted.
+    pub fn needs_view(&self) -> bool {
+        match self {
+            Self::CreateSlot
+            | Self::Settle
+            | Self::OpenView(_)
+            | Self::Truncate(_)
+            | Self::Scan(_) => true,
+            Self::Save(_)
+            | Self::DropSlot
+            | Self::Stream { .. }
+            | Self::Acknowledge(_)
+            | Self::Refuse(_) => false,
+        }
+    }
+}
+
 /// Why a pipeline cannot go on without losing or inventing something: definite, an operator has to act.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, thiserror::Error)]
 pub enum Refusal {
