@@ -151,6 +151,11 @@ impl Scenario {
             )
             .with_one_key_each()
         };
+        let twice = Self {
+            crashes: 2,
+            ..Self::new("two crashes", vec![vec![script(vec![Update(a1()), Delete(b1())])]])
+                .with_one_key_each()
+        };
         let always = Self {
             mode: Mode::Always,
             ..Self::new(
@@ -190,6 +195,7 @@ impl Scenario {
             overlapping,
             loss,
             loss_and_crash,
+            twice,
             always,
             transactional_always,
             never,

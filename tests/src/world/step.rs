@@ -39,6 +39,7 @@ pub enum Step {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Situation {
     CrashBeforeThePin,
+    CrashBetween,
     CrashInTheScan,
     CrashInTheStream,
     CrashInsideATransaction,
@@ -60,8 +61,9 @@ pub enum Situation {
 }
 
 impl Situation {
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::CrashBeforeThePin,
+        Self::CrashBetween,
         Self::CrashInTheScan,
         Self::CrashInTheStream,
         Self::CrashInsideATransaction,
@@ -337,6 +339,7 @@ impl Stepping<'_> {
         engine.stream = Some(Stream { next, again_before, closed: from });
         engine.view = None;
         engine.exported = None;
+        engine.scans.clear();
     }
 
     fn acknowledge(&mut self, lsn: Lsn) {
@@ -483,7 +486,8 @@ impl Stepping<'_> {
             _ if !self.world.outlet.open.is_empty() => Situation::CrashInsideATransaction,
             Some(engine) if engine.stream.is_some() => Situation::CrashInTheStream,
             Some(engine) if scanning(engine) => Situation::CrashInTheScan,
-            _ => Situation::CrashBeforeThePin,
+            _ if self.world.pin().is_none() => Situation::CrashBeforeThePin,
+            _ => Situation::CrashBetween,
         };
         self.situations.push(situation);
         self.world.engine = None;

@@ -94,7 +94,8 @@ pub enum Input {
         count: u32,
     },
     ChunkDurable(ChunkId),
-    /// The connection that holds the view (or was creating it) is gone. Without effect once everything was read.
+    /// The connection that holds the view, or was creating the slot, is gone before every row was read. Once all are
+    /// read it may go: the rows are on their way.
     ViewLost,
     /// Every transaction whose commit record starts before this is durable at every outlet.
     CommitDurable(Lsn),
