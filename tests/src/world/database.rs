@@ -145,6 +145,18 @@ impl Database {
         }
     }
 
+    /// What the session is about to do.
+    pub(super) fn describe(&self, scenario: &Scenario, session: usize) -> String {
+        let Some(script) = self.script(scenario, session) else { return "nothing".to_owned() };
+        let what = &script.statements;
+        match self.sessions[session].stage {
+            Stage::Hanging(_) => format!("{what:?} becomes visible"),
+            Stage::Between if script.early => format!("{what:?} takes its id"),
+            Stage::Between | Stage::Begun(_) if script.hangs => format!("{what:?} is in the log"),
+            Stage::Between | Stage::Begun(_) => format!("{what:?} commits"),
+        }
+    }
+
     fn end(&mut self, session: usize) {
         self.sessions[session] =
             Session { done: self.sessions[session].done + 1, stage: Stage::Between };

@@ -5,6 +5,8 @@
 //! thing between them, and keeps its order; that the lanes keep it too is not explored here.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::sync::Arc;
 
 use dovetail_core::batch::{ChunkId, Closing};
 use dovetail_core::position::{Lsn, Position};
@@ -14,7 +16,7 @@ use dovetail_core::seam::{Action, Due, Record, Seam, Verdict};
 use super::bug::Bug;
 use super::database::{Database, Logged, View};
 use super::scenario::Table;
-use crate::checker::history::{Delivered, Observation, Operation, RowKey, Write};
+use crate::checker::history::{Delivered, Image, Observation, Operation, RowKey, Write};
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Engine {
@@ -49,6 +51,24 @@ pub(super) struct Stream {
 pub(super) struct Batch {
     pub(super) observations: Vec<Observation>,
     pub(super) closing: Closing,
+}
+
+impl fmt::Display for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for observation in &self.observations {
+            match observation {
+                Observation::Delivered(Delivered { position, operation, row, .. }) => {
+                    write!(f, "{operation:?} {row} at {position}, ")?;
+                }
+                Observation::Truncated { table, transaction: Some(_), .. } => {
+                    write!(f, "truncate {table}, ")?;
+                }
+                Observation::Truncated { table, .. } => write!(f, "empty {table}, ")?,
+                _ => {}
+            }
+        }
+        write!(f, "closing {:?}", self.closing)
+    }
 }
 
 /// What reading a transaction came to.
@@ -147,8 +167,8 @@ impl Engine {
 
 /// One change of one key, or of a whole table.
 enum Change<'a> {
-    Row(&'a RowKey, Operation, Option<crate::checker::history::Image>),
-    Truncate(&'a std::sync::Arc<str>),
+    Row(&'a RowKey, Operation, Option<Image>),
+    Truncate(&'a Arc<str>),
 }
 
 fn changes(logged: &Logged) -> Vec<Change<'_>> {

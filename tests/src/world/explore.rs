@@ -10,8 +10,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::World;
 use super::bug::Bug;
+use super::path::describe;
 use super::scenario::Scenario;
-use super::step::{Situation, Step, Stepping};
+use super::situation::Situation;
+use super::step::{Step, Stepping};
 use crate::checker::{Violation, judge};
 
 /// More states than this are a mistake in the scenario, not a better proof: a level of the search would not fit in a
@@ -33,7 +35,8 @@ pub struct Exploration {
 /// Something wrong, and the shortest path to it.
 #[derive(Debug)]
 pub struct Finding {
-    pub path: Vec<Step>,
+    /// What each step did.
+    pub path: Vec<String>,
     pub wrong: Wrong,
 }
 
@@ -58,7 +61,7 @@ impl fmt::Display for Finding {
         }
         write!(f, "after {} steps:", self.path.len())?;
         for step in &self.path {
-            write!(f, " {step:?}")?;
+            write!(f, "\n    {step}")?;
         }
         Ok(())
     }
@@ -78,8 +81,8 @@ pub fn explore(scenario: &Scenario, bug: Option<Bug>) -> Exploration {
         for (origin, world) in level {
             let enabled = world.enabled(scenario);
             if !world.can_go_on(scenario, &enabled) {
-                exploration.finding =
-                    Some(Finding { path: search.path(origin), wrong: Wrong::Stuck });
+                let path = describe(scenario, bug, &search.path(origin));
+                exploration.finding = Some(Finding { path, wrong: Wrong::Stuck });
                 return exploration;
             }
             for step in enabled {
@@ -94,7 +97,8 @@ pub fn explore(scenario: &Scenario, bug: Option<Bug>) -> Exploration {
                 }
                 let index = search.add(origin, step);
                 if let Some(wrong) = stepping.world.wrong(scenario) {
-                    exploration.finding = Some(Finding { path: search.path(index), wrong });
+                    let path = describe(scenario, bug, &search.path(index));
+                    exploration.finding = Some(Finding { path, wrong });
                     exploration.states = search.origins.len();
                     return exploration;
                 }

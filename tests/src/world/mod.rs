@@ -12,13 +12,15 @@ mod bug;
 mod database;
 mod engine;
 mod explore;
+mod path;
 mod scenario;
+mod situation;
 mod step;
 
 pub use bug::Bug;
 pub use explore::{Exploration, Finding, explore};
 pub use scenario::Scenario;
-pub use step::{Situation, Step};
+pub use situation::Situation;
 
 use std::collections::{BTreeMap, BTreeSet};
 

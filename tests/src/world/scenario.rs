@@ -1,6 +1,7 @@
 //! The small worlds: what the database does, which engine faces it, and what may go wrong.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use dovetail_core::schema::{RelationId, TableName};
 use dovetail_core::seam::Mode;
@@ -16,13 +17,25 @@ pub struct Table {
 }
 
 /// What a transaction does. What finds no row does nothing.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub enum Statement {
     Insert(RowKey),
     Update(RowKey),
     Delete(RowKey),
     Move(RowKey, RowKey),
     Truncate(TableName),
+}
+
+impl fmt::Debug for Statement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Insert(row) => write!(f, "insert {row}"),
+            Self::Update(row) => write!(f, "update {row}"),
+            Self::Delete(row) => write!(f, "delete {row}"),
+            Self::Move(from, to) => write!(f, "move {from} to {to}"),
+            Self::Truncate(table) => write!(f, "truncate {table}"),
+        }
+    }
 }
 
 /// One transaction of a session.

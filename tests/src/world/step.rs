@@ -11,6 +11,7 @@ use super::bug::Bug;
 use super::database;
 use super::engine::{Batch, Engine, Scan, Stream};
 use super::scenario::{Hazard, Scenario, Table};
+use super::situation::Situation;
 use crate::checker::history::{Life, Observation};
 
 /// What happens next.
@@ -33,56 +34,6 @@ pub enum Step {
     LoseView(bool),
     Crash,
     Hazard,
-}
-
-/// What an exploration has to have been through, to be worth something.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Situation {
-    CrashBeforeThePin,
-    CrashBetween,
-    CrashInTheScan,
-    CrashInTheStream,
-    CrashInsideATransaction,
-    LeftoverSlotDropped,
-    ViewLost,
-    ViewReopened,
-    LateNewsOfAChunk,
-    LaterView,
-    RunningInTheFence,
-    TruncateBarrier,
-    TruncatedUnderTheView,
-    DroppedByTheFence,
-    PassedTheFence,
-    Repeated,
-    OutletAheadOfTheRecord,
-    Finished,
-    Refused,
-    AtRest,
-}
-
-impl Situation {
-    pub const ALL: [Self; 20] = [
-        Self::CrashBeforeThePin,
-        Self::CrashBetween,
-        Self::CrashInTheScan,
-        Self::CrashInTheStream,
-        Self::CrashInsideATransaction,
-        Self::LeftoverSlotDropped,
-        Self::ViewLost,
-        Self::ViewReopened,
-        Self::LateNewsOfAChunk,
-        Self::LaterView,
-        Self::RunningInTheFence,
-        Self::TruncateBarrier,
-        Self::TruncatedUnderTheView,
-        Self::DroppedByTheFence,
-        Self::PassedTheFence,
-        Self::Repeated,
-        Self::OutletAheadOfTheRecord,
-        Self::Finished,
-        Self::Refused,
-        Self::AtRest,
-    ];
 }
 
 /// A world that takes a step.
