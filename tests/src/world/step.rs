@@ -16,7 +16,7 @@ use crate::checker::history::{Life, Observation};
 
 /// What happens next.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Step {
+pub(super) enum Step {
     /// A session of the database goes on.
     Session(usize),
     Start,

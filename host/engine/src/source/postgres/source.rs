@@ -134,6 +134,9 @@ impl Source {
     /// When that takes longer than the pin may.
     pub async fn settle(&self) -> Result<TransactionId, CreateError> {
         let failed = |error| Failure::sql("wait for running transactions", error);
+        // Or this session's own commit would wait for a standby that is not there.
+        let setting = "SET synchronous_commit = local";
+        self.session.client().batch_execute(setting).await.map_err(failed)?;
         let ask = "SELECT pg_current_xact_id()::text";
         let row = self.session.client().query_one(ask, &[]).await.map_err(failed)?;
         let own = transaction_id(&row)?;
