@@ -18,7 +18,7 @@ pub struct ChunkId {
 }
 
 /// What is complete once a batch is durable.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Closing {
     /// The transaction goes on in the next batch: a transactional outlet must not show this one alone.
     Open,

@@ -2,11 +2,12 @@
 //!
 //! Nothing here links the engine, so that a test cannot reach behind the command line, and `SIGKILL` is the real one.
 
+mod progress;
 mod setup;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ExitStatus};
+use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -41,6 +42,14 @@ pub struct Engine {
 }
 
 impl Engine {
+    /// Starts `command` with its standard error appended to `log`.
+    pub fn start(mut command: Command, log: &Path) -> Result<Self> {
+        let file = fs::File::options().create(true).append(true).open(log)?;
+        let log_start = file.metadata()?.len();
+        let process = command.stderr(file).spawn().context("start dovetail")?;
+        Ok(Self { process, log: log.to_owned(), log_start })
+    }
+
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
@@ -122,10 +131,6 @@ impl Drop for Engine {
             }
         }
     }
-}
-
-fn log_length(log: &Path) -> u64 {
-    fs::metadata(log).map_or(0, |metadata| metadata.len())
 }
 
 /// Runs `process` to its end, at the latest after `limit`.

@@ -8,11 +8,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
-use tokio_postgres::Client;
 
-use super::{Engine, finish, log_length, program};
+use super::{Engine, finish, program};
 use crate::postgres::{PASSWORD, Server};
-use crate::wait::{PATIENCE, until};
 
 /// What a command left behind.
 #[derive(Debug)]
@@ -57,7 +55,9 @@ impl Setup {
             "outlets": {},
             "state": "state",
         });
-        let directory = tempfile::Builder::new().prefix("dovetail-pipeline-").tempdir()?;
+        let mut directory = tempfile::Builder::new().prefix("dovetail-pipeline-").tempdir()?;
+        // To look at after a failure.
+        directory.disable_cleanup(std::env::var_os("DOVETAIL_KEEP").is_some());
         let environment = vec![("SOURCE_PASSWORD".to_owned(), PASSWORD.to_owned())];
         Ok(Self { directory, name: name.to_owned(), configuration, environment })
     }
@@ -92,6 +92,12 @@ impl Setup {
     pub fn environment(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
         self
+    }
+
+    /// Captures as another user than the superuser; its password is the same.
+    pub fn as_user(self, user: &str, server: &Server) -> Self {
+        let url = format!("postgresql://{user}@127.0.0.1:{}/postgres", server.port());
+        self.set("/source/postgres/url", json!(url))
     }
 
     /// Delivers JSON lines to [`Setup::lines_file`].
@@ -174,18 +180,11 @@ impl Setup {
 
     /// Starts `dovetail run`.
     pub fn run(&self) -> Result<Engine> {
-        let log = fs::File::options().create(true).append(true).open(self.log_file())?;
         let output =
             fs::File::options().create(true).append(true).open(self.directory().join("stdout"))?;
-        let log_start = log_length(&self.log_file());
-        let process = self
-            .command("run")?
-            .args(["--log-format", "json"])
-            .stdout(output)
-            .stderr(log)
-            .spawn()
-            .context("start dovetail")?;
-        Ok(Engine { process, log: self.log_file(), log_start })
+        let mut command = self.command("run")?;
+        command.args(["--log-format", "json"]).stdout(output);
+        Engine::start(command, &self.log_file())
     }
 
     /// Runs a command to its end: `check`, `status`, or a `run` that is expected to end by itself.
@@ -209,30 +208,5 @@ impl Setup {
     pub fn status(&self) -> Result<Value> {
         let finished = self.finished("status", &["--format", "json"])?;
         serde_json::from_str(&finished.stdout).with_context(|| finished.text())
-    }
-
-    /// Waits until everything that is committed now is durable at the outlets and acknowledged to the source.
-    pub async fn caught_up(&self, engine: &mut Engine, source: &Client) -> Result<()> {
-        self.caught_up_within(PATIENCE, engine, source).await
-    }
-
-    pub async fn caught_up_within(
-        &self,
-        limit: Duration,
-        engine: &mut Engine,
-        source: &Client,
-    ) -> Result<()> {
-        let end = source.query_one("SELECT pg_current_wal_flush_lsn()::text", &[]).await?;
-        let end: String = end.get(0);
-        let query = "SELECT confirmed_flush_lsn >= $2::text::pg_lsn FROM pg_replication_slots \
-                     WHERE slot_name = $1 AND active";
-        let what = format!("slot {} to be acknowledged up to {end}", self.name);
-        let wait = until(what, limit, async || {
-            engine.must_run()?;
-            let row = source.query_opt(query, &[&self.name, &end]).await?;
-            let reached = row.and_then(|row| row.get::<_, Option<bool>>(0)).unwrap_or(false);
-            Ok(reached.then_some(()))
-        });
-        wait.await.with_context(|| engine.log())
     }
 }

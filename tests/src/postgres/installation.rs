@@ -25,6 +25,12 @@ pub enum Version {
 impl Version {
     pub const ALL: [Self; 3] = [Self::V14, Self::V15, Self::V18];
 
+    /// The version that `DOVETAIL_TEST_SERVER` names (`postgres-18`), else 15.
+    pub fn under_test() -> Self {
+        let named = std::env::var("DOVETAIL_TEST_SERVER").ok();
+        named.map_or(Self::V15, |name| name.parse().expect("DOVETAIL_TEST_SERVER is a server"))
+    }
+
     pub const fn major(self) -> u16 {
         match self {
             Self::V14 => 14,

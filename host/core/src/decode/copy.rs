@@ -4,10 +4,12 @@
 //! only literal tabs are separators. A field that is `\N` and nothing else is null; the text `\N` comes as `\\N`.
 //! Fields without a backslash share the message. Source: the page of `COPY` in PostgreSQL's manual, "Text Format".
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use memchr::{memchr, memchr_iter};
 
-use super::text::{InvalidText, value, value_of};
+use super::text::{self, InvalidText};
 use crate::schema::{Column, Relation};
 use crate::value::{Row, Value};
 
@@ -40,11 +42,11 @@ pub fn row(relation: &Relation, message: &Bytes) -> Result<Row, InvalidRow> {
             return Err(fields(memchr_iter(b'\t', line).count() + 1));
         };
         let read = if escapes {
-            escaped_field(column, message, start..end)
+            push_escaped(column, message, start..end, &mut values)
         } else {
-            value(column.kind, message, start..end).map_err(Wrong::Text)
+            text::push(column.kind, message, start..end, &mut values).map_err(Wrong::Text)
         };
-        values.push(read.map_err(|wrong| wrong.of(relation, column))?);
+        read.map_err(|wrong| wrong.of(relation, column))?;
         start = end + 1;
     }
     if values.len() < expected {
@@ -68,20 +70,22 @@ impl Wrong {
     }
 }
 
-fn escaped_field(
+fn push_escaped(
     column: &Column,
     message: &Bytes,
-    range: std::ops::Range<usize>,
-) -> Result<Value, Wrong> {
+    range: Range<usize>,
+    values: &mut Vec<Value>,
+) -> Result<(), Wrong> {
     let field = message.get(range.clone()).unwrap_or_default();
     if field == b"\\N" {
-        return Ok(Value::Null);
+        values.push(Value::Null);
+        return Ok(());
     }
     let Some(first) = memchr(b'\\', field) else {
-        return value(column.kind, message, range).map_err(Wrong::Text);
+        return text::push(column.kind, message, range, values).map_err(Wrong::Text);
     };
     let text = Bytes::from(unescape(field, first).ok_or(Wrong::Escape)?);
-    value_of(column.kind, &text).map_err(Wrong::Text)
+    text::push(column.kind, &text, 0..text.len(), values).map_err(Wrong::Text)
 }
 
 /// `None` when the field ends in a lone backslash.

@@ -9,7 +9,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`types`] | a type's name and kind, from its OID or its name |
-//! | [`text`], [`print`] | value from text, and back |
+//! | [`text`], [`mod@print`] | value from text, and back |
 //! | [`copy`] | rows of `COPY ... TO STDOUT` |
 //! | [`replication`] | the frames of a replication connection |
 //! | [`pgoutput`] | the messages inside the frames |

@@ -3,7 +3,8 @@
 //! The stream describes a table before its first row and again whenever its definition may have changed. What it does
 //! not say, the primary key of a table whose replica identity is the full row, and what older rows hold in a new
 //! column, only the catalog knows: the definition therefore goes to the caller as a [`RawRelation`], and comes back by
-//! [`Relations::define`]. Until then a row of that table is an error, so that none is read under the wrong columns.
+//! [`Builder::define`](crate::transaction::Builder::define). Until then a row of that table is an error, so that none
+//! is read under the wrong columns.
 //!
 //! A tuple says less than a row: an old key has nulls where it has nothing, and an unchanged out-of-line value is left
 //! out. Neither is a null. Where the old tuple holds what the new one leaves out, that value is taken: under
@@ -96,7 +97,7 @@ struct Known {
 
 /// Everything that the stream has described so far.
 #[derive(Debug, Default)]
-pub struct Relations {
+pub(crate) struct Relations {
     types: HashMap<u32, Type>,
     /// Described and not yet defined: per column, whether an old key has it.
     described: HashMap<RelationId, Vec<bool>>,
@@ -220,16 +221,16 @@ fn read(relation: &Relation, tuple: &Tuple<'_>) -> Result<Row, InvalidRow> {
     }
     let mut values = Vec::with_capacity(expected);
     for (column, field) in relation.columns.iter().zip(tuple.fields()) {
-        values.push(match field {
-            Field::Null => Value::Null,
-            Field::Unchanged => Value::Unavailable,
+        match field {
+            Field::Null => values.push(Value::Null),
+            Field::Unchanged => values.push(Value::Unavailable),
             Field::Text(range) => {
-                text::value(column.kind, tuple.message(), range).map_err(|source| {
+                text::push(column.kind, tuple.message(), range, &mut values).map_err(|source| {
                     let (table, column) = (relation.table.to_string(), column.name.clone());
                     InvalidRow::Value { table, column, source }
-                })?
+                })?;
             }
-        });
+        }
     }
     Ok(Row::new(values))
 }

@@ -12,6 +12,8 @@
 //! | `extra_float_digits` | `3` | floats that read back exactly |
 //! | `bytea_output` | `hex` | bytea |
 //! | `lc_monetary` | `C` | money |
+//! | `search_path` | `pg_catalog` | names of objects (`regclass`) stand with their schema |
+//! | `quote_all_identifiers` | `off` | names of objects |
 //!
 //! Every text of the right form gives exactly one value, from which [`print`](super::print) gives an equal text again.
 //! What no integer of the value holds (the years after 294246 of a timestamp, whose microseconds PostgreSQL counts from
@@ -33,60 +35,75 @@ pub struct InvalidText {
     pub length: usize,
 }
 
-/// The value of `buffer[field]`. Text values share the buffer.
+/// Appends the value of `buffer[field]`. Text values share the buffer.
 ///
 /// # Errors
-/// When the text is not of that kind, or the range lies outside the buffer.
-pub fn value(kind: Kind, buffer: &Bytes, field: Range<usize>) -> Result<Value, InvalidText> {
-    let invalid = InvalidText { kind, length: field.len() };
-    let text = buffer.get(field.clone()).ok_or(invalid)?;
+/// When the text is not of that kind, or the range lies outside the buffer; nothing is appended then.
+pub(super) fn push(
+    kind: Kind,
+    buffer: &Bytes,
+    field: Range<usize>,
+    values: &mut Vec<Value>,
+) -> Result<(), InvalidText> {
+    let length = field.len();
+    read(kind, buffer, field, values).ok_or(InvalidText { kind, length })
+}
+
+/// The value of a text.
+///
+/// # Errors
+/// When the text is not of that kind.
+pub fn value_of(kind: Kind, text: &Bytes) -> Result<Value, InvalidText> {
+    let invalid = InvalidText { kind, length: text.len() };
+    let mut values = Vec::with_capacity(1);
+    push(kind, text, 0..text.len(), &mut values)?;
+    values.pop().ok_or(invalid)
+}
+
+/// Writes each value where it is to stay: handing it from function to function costs more than reading it.
+fn read(kind: Kind, buffer: &Bytes, field: Range<usize>, values: &mut Vec<Value>) -> Option<()> {
+    let text = buffer.get(field.clone())?;
     let share = || Text::from_utf8(buffer.slice(field.clone())).ok();
-    let value = match kind {
-        Kind::Boolean => boolean(text),
-        Kind::Int => int(text).map(Value::Int),
-        Kind::Uint => uint(text).map(Value::Uint),
-        Kind::Float32 => ascii(text).and_then(|text| text.parse().ok()).map(Value::Float32),
-        Kind::Float64 => ascii(text).and_then(|text| text.parse().ok()).map(Value::Float64),
-        Kind::Decimal if is_decimal(text) => share().map(Value::Decimal),
-        Kind::Decimal => None,
-        Kind::Text => share().map(Value::Text),
-        Kind::Json => share().map(Value::Json),
-        Kind::Raw => share().map(Value::Raw),
-        Kind::Bytes => bytea(text),
-        Kind::Uuid => uuid(text).map(Value::Uuid),
-        Kind::Bits => bits(text),
+    match kind {
+        Kind::Boolean => values.push(Value::Boolean(boolean(text)?)),
+        Kind::Int => values.push(Value::Int(int(text)?)),
+        Kind::Uint => values.push(Value::Uint(uint(text)?)),
+        Kind::Float32 => values.push(Value::Float32(ascii(text)?.parse().ok()?)),
+        Kind::Float64 => values.push(Value::Float64(ascii(text)?.parse().ok()?)),
+        Kind::Decimal if is_decimal(text) => values.push(Value::Decimal(share()?)),
+        Kind::Decimal => return None,
+        Kind::Text => values.push(Value::Text(share()?)),
+        Kind::Json => values.push(Value::Json(share()?)),
+        Kind::Raw => values.push(Value::Raw(share()?)),
+        Kind::Bytes => values.push(Value::Bytes(bytea(text)?.into())),
+        Kind::Uuid => values.push(Value::Uuid(uuid(text)?)),
+        Kind::Bits => {
+            let length = u32::try_from(text.len()).ok()?;
+            values.push(Value::Bits { length, bytes: bits(text)?.into() });
+        }
         Kind::Date
         | Kind::Time
         | Kind::TimeTz
         | Kind::Timestamp
         | Kind::TimestampTz
-        | Kind::Interval => match temporal::parse(kind, text) {
-            Some(temporal::Parsed::Value(value)) => Some(value),
-            Some(temporal::Parsed::OutOfRange) => {
-                share().map(|text| Value::TemporalSpecial(TemporalSpecial::Literal(text)))
+        | Kind::Interval => values.push(match temporal::parse(kind, text)? {
+            temporal::Parsed::Value(value) => value,
+            temporal::Parsed::OutOfRange => {
+                Value::TemporalSpecial(TemporalSpecial::Literal(share()?))
             }
-            None => None,
-        },
-    };
-    value.ok_or(invalid)
-}
-
-/// The value of a whole buffer.
-///
-/// # Errors
-/// When the text is not of that kind.
-pub fn value_of(kind: Kind, text: &Bytes) -> Result<Value, InvalidText> {
-    value(kind, text, 0..text.len())
+        }),
+    }
+    Some(())
 }
 
 fn ascii(text: &[u8]) -> Option<&str> {
     std::str::from_utf8(text).ok()
 }
 
-fn boolean(text: &[u8]) -> Option<Value> {
+fn boolean(text: &[u8]) -> Option<bool> {
     match text {
-        b"t" => Some(Value::Boolean(true)),
-        b"f" => Some(Value::Boolean(false)),
+        b"t" => Some(true),
+        b"f" => Some(false),
         _ => None,
     }
 }
@@ -156,7 +173,7 @@ fn hex_byte(high: u8, low: u8) -> Option<u8> {
     Some(hex_digit(high)? << 4 | hex_digit(low)?)
 }
 
-fn bytea(text: &[u8]) -> Option<Value> {
+fn bytea(text: &[u8]) -> Option<Vec<u8>> {
     let digits = text.strip_prefix(b"\\x")?;
     let (pairs, odd) = digits.as_chunks::<2>();
     if !odd.is_empty() {
@@ -166,7 +183,7 @@ fn bytea(text: &[u8]) -> Option<Value> {
     for [high, low] in pairs {
         bytes.push(hex_byte(*high, *low)?);
     }
-    Some(Value::Bytes(bytes.into()))
+    Some(bytes)
 }
 
 /// 8-4-4-4-12 hexadecimal digits.
@@ -188,8 +205,8 @@ fn uuid(text: &[u8]) -> Option<[u8; 16]> {
     Some(uuid)
 }
 
-fn bits(text: &[u8]) -> Option<Value> {
-    let length = u32::try_from(text.len()).ok()?;
+/// Eight bits a byte, the first in the most significant place.
+fn bits(text: &[u8]) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len().div_ceil(8));
     for eight in text.chunks(8) {
         let mut byte = 0;
@@ -202,7 +219,7 @@ fn bits(text: &[u8]) -> Option<Value> {
         }
         bytes.push(byte);
     }
-    Some(Value::Bits { length, bytes: bytes.into() })
+    Some(bytes)
 }
 
 #[cfg(test)]
@@ -259,10 +276,12 @@ mod tests {
     #[test]
     fn text_shares_the_buffer_that_it_was_read_from() {
         let buffer = Bytes::from_static(b"before text after");
-        let Ok(Value::Text(text)) = value(Kind::Text, &buffer, 7..11) else { panic!("text") };
-        assert_eq!(&*text, "text");
+        let mut values = Vec::new();
+        push(Kind::Text, &buffer, 7..11, &mut values).expect("text");
+        let [Value::Text(text)] = values.as_slice() else { panic!("text") };
+        assert_eq!(&**text, "text");
         assert_eq!(text.as_bytes().as_ptr(), buffer[7..].as_ptr());
-        assert!(value(Kind::Text, &buffer, 7..99).is_err());
+        assert!(push(Kind::Text, &buffer, 7..99, &mut Vec::new()).is_err());
     }
 
     #[test]

@@ -56,8 +56,7 @@ pub fn kind(type_name: &str) -> Kind {
     }
 }
 
-/// What a column can be of `pg_type` below OID 10,000, in PostgreSQL 15 (14 to 18 differ only in types that no
-/// column can have), ascending.
+/// What a column can be of `pg_type` below OID 10,000, ascending; the same from PostgreSQL 14 to 18.
 const BUILT_IN: &[(u32, &str)] = &[
     (16, "bool"),
     (17, "bytea"),

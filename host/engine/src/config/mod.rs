@@ -37,7 +37,7 @@ pub enum Error {
     Unreadable { file: PathBuf, source: io::Error },
     #[error("the configuration {} has more than {FILE_BYTES_MAX} bytes", file.display())]
     TooLarge { file: PathBuf },
-    #[error("{0}")]
+    #[error("{count} in the configuration:\n{0}", count = .0.count())]
     Invalid(Problems),
 }
 
@@ -55,6 +55,14 @@ impl Pipeline {
             return Err(Error::TooLarge { file: file.to_owned() });
         }
         Self::check(file, &text, environment).map_err(Error::Invalid)
+    }
+
+    /// The outlet of a name in `deliver`.
+    ///
+    /// # Panics
+    /// The name is not in `deliver`.
+    pub fn outlet(&self, name: &str) -> &Outlet {
+        self.outlets.get(name).expect("names in `deliver` were checked to be outlets")
     }
 }
 

@@ -40,6 +40,13 @@ impl Problems {
     pub fn list(&self) -> &[Problem] {
         &self.list
     }
+
+    pub(in crate::config) fn count(&self) -> String {
+        match self.list.len() {
+            1 => "one problem".to_owned(),
+            count => format!("{count} problems"),
+        }
+    }
 }
 
 impl fmt::Display for Problems {

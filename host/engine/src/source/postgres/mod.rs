@@ -5,15 +5,20 @@
 //! ([`view::View::later`]) bring the fence with which their overlap with the stream is judged.
 
 pub mod backoff;
+mod batcher;
 pub mod catalog;
+mod chunk;
 pub mod connection;
+mod definition;
 pub mod failure;
 pub mod identifier;
 mod login;
 pub mod preflight;
+mod reader;
 pub mod scan;
 pub mod slot;
 mod socket;
+pub mod source;
 pub mod stream;
 pub mod view;
 mod wire;

@@ -34,42 +34,27 @@ pub(super) enum Socket {
     Encrypted(Box<TlsStream<TcpStream>>),
 }
 
-/// How to try: `prefer` tries both ways.
+/// How to try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Encryption {
+pub(super) enum Encryption {
     Never,
     IfOffered,
     Always,
 }
 
-/// Connects and logs in by `login`. Under `prefer` what fails encrypted, by its TLS or because pg_hba.conf does not
-/// admit encrypted connections, is tried once more in the clear, as libpq does.
-pub(super) async fn connect<T>(
-    server: &Server,
-    login: impl AsyncFn(Socket) -> Result<T, Failure>,
-) -> Result<T, Failure> {
-    let first = match server.tls.mode {
-        SslMode::Disable => Encryption::Never,
-        SslMode::Prefer => Encryption::IfOffered,
-        SslMode::Require | SslMode::VerifyCa | SslMode::VerifyFull => Encryption::Always,
-    };
-    let attempt = async |encryption| {
-        let attempt = async {
-            let socket = open(server, encryption).await?;
-            login(socket).await
-        };
-        tokio::time::timeout(LOGIN_TIMEOUT, attempt).await.unwrap_or_else(|_| {
-            Err(Failure::transient(
-                format!("no login at {} within {} s", address(server), LOGIN_TIMEOUT.as_secs()),
-                "check that the server runs and that the network lets this machine reach it",
-            ))
-        })
-    };
-    match attempt(first).await {
-        Err(failure) if first == Encryption::IfOffered && may_pass_in_the_clear(&failure) => {
-            attempt(Encryption::Never).await
+impl Encryption {
+    pub(super) fn of(mode: SslMode) -> Self {
+        match mode {
+            SslMode::Disable => Self::Never,
+            SslMode::Prefer => Self::IfOffered,
+            SslMode::Require | SslMode::VerifyCa | SslMode::VerifyFull => Self::Always,
         }
-        result => result,
+    }
+
+    /// How to try again after this failure. Under `prefer` what fails encrypted, by its TLS or because pg_hba.conf does
+    /// not admit encrypted connections, is tried once more in the clear, as libpq does.
+    pub(super) fn after(self, failure: &Failure) -> Option<Self> {
+        (self == Self::IfOffered && may_pass_in_the_clear(failure)).then_some(Self::Never)
     }
 }
 
@@ -85,7 +70,7 @@ pub(super) fn address(server: &Server) -> String {
     format!("{}:{}", server.host, server.port)
 }
 
-async fn open(server: &Server, encryption: Encryption) -> Result<Socket, Failure> {
+pub(super) async fn open(server: &Server, encryption: Encryption) -> Result<Socket, Failure> {
     let what = || format!("connect to {}", address(server));
     let tcp = TcpStream::connect((server.host.as_str(), server.port))
         .await

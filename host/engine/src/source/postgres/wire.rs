@@ -17,7 +17,7 @@ use crate::config::Server;
 
 use super::failure::{Failure, ServerError};
 use super::login;
-use super::socket::{self, Socket};
+use super::socket::{self, Encryption, LOGIN_TIMEOUT, Socket};
 
 /// Size of a read. At 64 KiB the system calls begin to show in a profile of the stream; beyond 256 KiB nothing is
 /// gained, and every value that a slow outlet holds keeps its buffer alive.
@@ -56,20 +56,40 @@ pub(super) type TextRow = Vec<Option<String>>;
 
 impl Wire {
     pub(super) async fn open(server: &Server, purpose: Purpose) -> Result<Self, Failure> {
-        let mut wire = socket::connect(server, async |socket| {
+        let encryption = Encryption::of(server.tls.mode);
+        match Self::attempt(server, purpose, encryption).await {
+            Err(failure) => match encryption.after(&failure) {
+                Some(other) => Self::attempt(server, purpose, other).await,
+                None => Err(failure),
+            },
+            wire => wire,
+        }
+    }
+
+    async fn attempt(
+        server: &Server,
+        purpose: Purpose,
+        encryption: Encryption,
+    ) -> Result<Self, Failure> {
+        let attempt = async {
             let mut wire = Self {
-                socket,
+                socket: socket::open(server, encryption).await?,
                 input: BytesMut::new(),
                 output: BytesMut::new(),
                 process_id: 0,
                 greeting: BytesMut::new(),
             };
             login::run(&mut wire, server, purpose).await?;
+            login::settle(&mut wire).await?;
             Ok(wire)
+        };
+        tokio::time::timeout(LOGIN_TIMEOUT, attempt).await.unwrap_or_else(|_| {
+            let (address, seconds) = (socket::address(server), LOGIN_TIMEOUT.as_secs());
+            Err(Failure::transient(
+                format!("no login at {address} within {seconds} s"),
+                "check that the server runs and that the network lets this machine reach it",
+            ))
         })
-        .await?;
-        login::settle(&mut wire).await?;
-        Ok(wire)
     }
 
     pub(super) fn process_id(&self) -> i32 {
@@ -103,9 +123,22 @@ impl Wire {
         &mut self,
         build: impl FnOnce(&mut BytesMut) -> io::Result<()>,
     ) -> Result<(), Failure> {
-        let lost = |error| Failure::io("send to the server", error);
         self.output.clear();
-        build(&mut self.output).map_err(lost)?;
+        build(&mut self.output).map_err(|error| Failure::io("send to the server", error))?;
+        self.flush().await
+    }
+
+    /// Sends data while a copy goes both ways.
+    pub(super) async fn send_copy_data(&mut self, payload: &[u8]) -> Result<(), Failure> {
+        self.output.clear();
+        frontend::CopyData::new(payload)
+            .map(|data| data.write(&mut self.output))
+            .map_err(|error| Failure::io("send to the server", error))?;
+        self.flush().await
+    }
+
+    async fn flush(&mut self) -> Result<(), Failure> {
+        let lost = |error| Failure::io("send to the server", error);
         self.socket.write_all(&self.output).await.map_err(lost)?;
         self.socket.flush().await.map_err(lost)
     }
@@ -125,9 +158,17 @@ impl Wire {
         split_frame(&mut self.input)
     }
 
-    /// Reads what the socket has, at least one byte. Cancel-safe.
+    /// Length of the next message, of which at least the header has been read. Not yet checked.
+    pub(super) fn announced(&self) -> Option<usize> {
+        header(&self.input).map(|(_, length)| length)
+    }
+
+    /// Reads what the socket has, at least one byte. Makes room for the next message as a whole. Cancel-safe.
     pub(super) async fn read(&mut self) -> Result<usize, Failure> {
-        if self.input.capacity() - self.input.len() < READ_BYTES / 4 {
+        let announced = self.announced().unwrap_or(0).min(FRAME_BYTES_MAX);
+        if announced > READ_BYTES {
+            self.input.reserve((announced + 1).saturating_sub(self.input.len()));
+        } else if self.input.capacity() - self.input.len() < READ_BYTES / 4 {
             self.input.reserve(READ_BYTES);
         }
         match self.socket.read_buf(&mut self.input).await {
@@ -253,18 +294,22 @@ pub(super) fn unexpected(what: &str) -> Failure {
     Failure::protocol(format!("{what}: a message that does not belong there"))
 }
 
-/// Takes a whole message off the buffer, or sees to it that the rest of one has room.
+const HEADER_BYTES: usize = 5;
+
+/// Tag and length of the message that the buffer begins with. The length counts itself, but not the tag.
+fn header(input: &[u8]) -> Option<(u8, usize)> {
+    let &[tag, a, b, c, d] = input.first_chunk::<HEADER_BYTES>()?;
+    Some((tag, usize::try_from(u32::from_be_bytes([a, b, c, d])).unwrap_or(usize::MAX)))
+}
+
+/// Takes a whole message off the buffer.
 fn split_frame(input: &mut BytesMut) -> Result<Option<Frame>, Failure> {
-    const HEADER_BYTES: usize = 5;
-    let Some(&[tag, a, b, c, d]) = input.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
-    // The length counts itself, but not the tag.
-    let length = usize::try_from(u32::from_be_bytes([a, b, c, d])).unwrap_or(usize::MAX);
+    let Some((tag, length)) = header(input) else { return Ok(None) };
     if !(4..=FRAME_BYTES_MAX).contains(&length) {
         return Err(Failure::protocol("read from the server: a message of impossible length"));
     }
     let total = length + 1;
     if input.len() < total {
-        input.reserve(total - input.len());
         return Ok(None);
     }
     let mut body = input.split_to(total).freeze();

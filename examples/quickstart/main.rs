@@ -1,0 +1,291 @@
+//! Shows that a replica stays equal to its source: over a scan under load, a kill in its middle, another one in the
+//! stream, and through a plugin that masks two columns.
+//!
+//! The comparison at the end reads both databases with other code than the engine's, and works out for itself what the
+//! mask must have done. `--corrupt` changes one row of the replica first; then it has to fail.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use dovetail_tests::content::{Content, of_postgres, of_sqlite};
+use dovetail_tests::engine::{Engine, program};
+use dovetail_tests::postgres::{PASSWORD, Server, Version, cache};
+use dovetail_tests::wait::until;
+use rusqlite::{Connection, OpenFlags};
+use sha2::{Digest, Sha256};
+use tokio::task::JoinSet;
+use tokio_postgres::Client;
+
+const WRITERS: u32 = 2;
+
+/// Long enough for a slow disk; the whole quickstart is a matter of a minute or two.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+#[tokio::main]
+async fn main() -> Result<ExitCode> {
+    let mut corrupt = false;
+    for argument in std::env::args().skip(1) {
+        match argument.as_str() {
+            "--corrupt" => corrupt = true,
+            other => bail!("{other}: there is --corrupt"),
+        }
+    }
+    let source = Server::start(Version::V15)?;
+    let client = source.connect().await?;
+    let cities = load(&client).await?;
+    println!("quickstart: PostgreSQL 15 on port {}, {cities} cities", source.port());
+
+    let pipeline = Pipeline::lay_out(&source)?;
+    let writers = Writers::start(source.url("postgres"), cities);
+    let killed = pipeline.kill_and_resume(&client, cities, &writers).await?;
+    let changes = writers.stop().await?;
+    pipeline.catch_up(&client).await?;
+
+    if corrupt {
+        pipeline.corrupt()?;
+        println!(
+            "quickstart: one row of the replica was changed by hand; the comparison must fail now"
+        );
+    }
+    client.batch_execute("SET TimeZone TO 'UTC'").await?;
+    let expected = masked(&of_postgres(&client, "public.cities").await?);
+    let replica = of_sqlite(&pipeline.file("replica.db"), "cities")?;
+    let differences = expected.differences(&replica);
+    if !differences.is_empty() {
+        println!("{differences}quickstart: source and replica differ");
+        return Ok(ExitCode::FAILURE);
+    }
+    println!(
+        "quickstart: {} rows and {changes} changes delivered, killed and resumed {killed} time(s), source == replica",
+        replica.len()
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Creates and fills `public.cities`; the number of rows. Who edited a city is made up.
+async fn load(client: &Client) -> Result<u64> {
+    let file = cache()?.join("cities/cities.json");
+    let cities = fs::read_to_string(&file)
+        .with_context(|| format!("read {} (tests/install cities brings it)", file.display()))?;
+    client
+        .batch_execute(
+            "CREATE TABLE cities (id bigint PRIMARY KEY, name text NOT NULL, latitude numeric, longitude numeric,
+                 country text, admin1 text, admin2 text, editor text, edits integer NOT NULL DEFAULT 0,
+                 edited_at timestamptz NOT NULL DEFAULT now())",
+        )
+        .await?;
+    let fill = "INSERT INTO cities SELECT row_number() OVER (), name, lat, lng, country, admin1, nullif(admin2, ''), \
+                    'editor' || (row_number() OVER ()) % 997 || '@example.org' \
+                FROM json_to_recordset($1::text::json) AS city(name text, lat numeric, lng numeric, country text, \
+                    admin1 text, admin2 text)";
+    Ok(client.execute(fill, &[&cities]).await?)
+}
+
+/// Sessions that change cities until they are stopped, and count the rows that they changed.
+#[derive(Debug)]
+struct Writers {
+    stop: Arc<AtomicBool>,
+    changes: Arc<AtomicU64>,
+    tasks: JoinSet<Result<()>>,
+}
+
+impl Writers {
+    fn start(url: String, cities: u64) -> Self {
+        let (stop, changes) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let mut tasks = JoinSet::new();
+        for number in 0..WRITERS {
+            let (url, stop, changes) = (url.clone(), stop.clone(), changes.clone());
+            tasks.spawn(async move { write(&url, number, cities, &stop, &changes).await });
+        }
+        Self { stop, changes, tasks }
+    }
+
+    /// Waits until `count` more rows are changed.
+    async fn advance(&self, count: u64) -> Result<()> {
+        let goal = self.changes.load(Ordering::Relaxed) + count;
+        until(format!("{count} more changes"), PATIENCE, async || {
+            Ok((self.changes.load(Ordering::Relaxed) >= goal).then_some(()))
+        })
+        .await
+    }
+
+    async fn stop(mut self) -> Result<u64> {
+        self.stop.store(true, Ordering::Relaxed);
+        while let Some(ended) = self.tasks.join_next().await {
+            ended.context("a writer panicked")??;
+        }
+        Ok(self.changes.load(Ordering::Relaxed))
+    }
+}
+
+async fn write(
+    url: &str,
+    number: u32,
+    cities: u64,
+    stop: &AtomicBool,
+    changes: &AtomicU64,
+) -> Result<()> {
+    let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await?;
+    tokio::spawn(connection);
+    let mut random = fastrand::Rng::with_seed(u64::from(number));
+    let mut pace = tokio::time::interval(Duration::from_millis(2));
+    let cities = i64::try_from(cities)?;
+    while !stop.load(Ordering::Relaxed) {
+        pace.tick().await;
+        client.batch_execute("BEGIN").await?;
+        let mut changed = 0;
+        for _ in 0..random.u8(1..8) {
+            // Each writer has ids of its own, so that none waits for another's row.
+            let writers = i64::from(WRITERS);
+            let id = random.i64(0..cities / writers) * writers + i64::from(number);
+            let statement = match random.u8(..20) {
+                0 => "DELETE FROM cities WHERE id = $1",
+                1 => "INSERT INTO cities (id, name) VALUES ($1, 'Newtown') ON CONFLICT DO NOTHING",
+                2 => {
+                    "UPDATE cities SET id = -id WHERE id = $1 AND NOT EXISTS (SELECT FROM cities WHERE id = -$1)"
+                }
+                _ => {
+                    "UPDATE cities SET edits = edits + 1, edited_at = clock_timestamp(), \
+                         editor = 'editor' || (edits * 7 + id) % 997 || '@example.org' WHERE id = $1"
+                }
+            };
+            changed += client.execute(statement, &[&id]).await?;
+        }
+        client.batch_execute("COMMIT").await?;
+        changes.fetch_add(changed, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// The pipeline in a folder of its own.
+#[derive(Debug)]
+struct Pipeline {
+    directory: tempfile::TempDir,
+    port: u16,
+}
+
+impl Pipeline {
+    fn lay_out(source: &Server) -> Result<Self> {
+        let directory = tempfile::Builder::new().prefix("dovetail-quickstart-").tempdir()?;
+        let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/quickstart");
+        fs::copy(here.join("pipeline.yaml"), directory.path().join("pipeline.yaml"))?;
+        let mask =
+            std::env::var("QUICKSTART_MASK").context("start it by examples/quickstart/run")?;
+        fs::copy(&mask, directory.path().join("mask.wasm")).with_context(|| mask.clone())?;
+        Ok(Self { directory, port: source.port() })
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Result<Command> {
+        let mut command = Command::new(program()?);
+        command.args(arguments).arg("--config").arg(self.file("pipeline.yaml"));
+        command.env("QUICKSTART_PORT", self.port.to_string()).env("QUICKSTART_PASSWORD", PASSWORD);
+        Ok(command)
+    }
+
+    fn start(&self) -> Result<Engine> {
+        Engine::start(self.command(&["run"])?, &self.file("engine.log"))
+    }
+
+    /// Kills the engine in the middle of the scan and once more in the stream; how often.
+    async fn kill_and_resume(
+        &self,
+        source: &Client,
+        cities: u64,
+        writers: &Writers,
+    ) -> Result<u32> {
+        let mut engine = self.start()?;
+        let half = until("half of the scan", PATIENCE, async || {
+            engine.must_run()?;
+            let rows = self.rows();
+            Ok((rows >= cities / 2).then_some(rows))
+        });
+        let half = half.await.with_context(|| engine.log())?;
+        engine.kill()?;
+        ensure!(half < cities * 9 / 10, "the scan was over before the engine could be killed");
+        println!("quickstart: kill -9 with {half} of {cities} rows in the replica");
+
+        let mut engine = self.start()?;
+        println!("quickstart: resumed; the table is scanned again, with the pin where it was");
+        let query = "SELECT EXISTS (SELECT FROM pg_stat_replication WHERE state = 'streaming')";
+        let streaming = until("the engine to stream", PATIENCE, async || {
+            engine.must_run()?;
+            Ok(source.query_one(query, &[]).await?.get::<_, bool>(0).then_some(()))
+        });
+        streaming.await.with_context(|| engine.log())?;
+        writers.advance(2_000).await?;
+        engine.must_run()?;
+        engine.kill()?;
+        println!("quickstart: kill -9 while changes are streamed");
+        writers.advance(2_000).await?;
+        Ok(2)
+    }
+
+    /// Starts the engine once more, until it has delivered everything.
+    async fn catch_up(&self, source: &Client) -> Result<()> {
+        let mut engine = self.start()?;
+        println!("quickstart: resumed");
+        let end = source.query_one("SELECT pg_current_wal_flush_lsn()::text", &[]).await?;
+        let end: String = end.get(0);
+        let query = "SELECT EXISTS (SELECT FROM pg_replication_slots \
+                     WHERE active AND confirmed_flush_lsn >= $1::text::pg_lsn)";
+        let reached = until("the engine to catch up", PATIENCE, async || {
+            engine.must_run()?;
+            let reached: bool = source.query_one(query, &[&end]).await?.get(0);
+            Ok(reached.then_some(()))
+        });
+        reached.await.with_context(|| engine.log())?;
+        let log = engine.log();
+        let code = engine.terminate().await?;
+        ensure!(code == 0 || code == 143, "exit code {code} after SIGTERM: {log}");
+        Ok(())
+    }
+
+    /// Rows of the replica that are visible now; 0 while there is no replica yet.
+    fn rows(&self) -> u64 {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
+        let rows =
+            Connection::open_with_flags(self.file("replica.db"), flags).and_then(|replica| {
+                replica.query_row("SELECT count(*) FROM cities", [], |row| row.get::<_, i64>(0))
+            });
+        rows.ok().and_then(|rows| u64::try_from(rows).ok()).unwrap_or_default()
+    }
+
+    fn corrupt(&self) -> Result<()> {
+        let replica = Connection::open(self.file("replica.db"))?;
+        let query = "UPDATE cities SET name = name || '!' WHERE id = (SELECT max(id) FROM cities)";
+        ensure!(replica.execute(query, [])? == 1, "no row to change");
+        Ok(())
+    }
+}
+
+/// What the replica must hold, worked out from the rows of the source.
+fn masked(source: &Content) -> Content {
+    let mut content = Content::default();
+    for (row, count) in source.rows() {
+        let mut row = row.clone();
+        for (name, text) in &mut row {
+            let Some(text) = text else { continue };
+            match name.as_str() {
+                "editor" => *text = hash(text),
+                "admin2" => *text = text.chars().take(2).collect(),
+                _ => {}
+            }
+        }
+        (0..count).for_each(|_| content.insert(row.clone()));
+    }
+    content
+}
+
+fn hash(text: &str) -> String {
+    let digest = Sha256::digest(format!("quickstart-salt{text}"));
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,166 @@
+//! Rounds of SIGKILL under a writing workload.
+//!
+//! `kill --server postgres-15 --rounds 60 --seed 7` (by way of `tests/run kill`). Rounds come in episodes: one pipeline,
+//! from its first start until it has caught up at the end, with kills in the start, in the scan and in the stream. After
+//! each episode the checker judges the whole history and both ends are compared. Which moment is hit is asked of the
+//! server just before the kill, not of the engine.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use dovetail_tests::postgres::{Options as ServerOptions, Version};
+use dovetail_tests::trial::{Target, Trial, Verdict};
+use dovetail_tests::wait::{PATIENCE, until};
+use dovetail_tests::workload::{Options, seed};
+use fastrand::Rng;
+use tokio_postgres::Client;
+
+/// Kills of one episode: three may fall into the scan, the others into the stream.
+const ROUNDS_PER_EPISODE: u32 = 6;
+
+#[derive(Debug)]
+struct Arguments {
+    server: Version,
+    rounds: u32,
+    seed: u64,
+}
+
+impl Arguments {
+    fn parse() -> Result<Self> {
+        let mut arguments = std::env::args().skip(1);
+        let (mut server, mut rounds, mut given) = (Version::V15, 60, None);
+        while let Some(name) = arguments.next() {
+            let value = arguments.next().with_context(|| format!("{name} needs a value"))?;
+            match name.as_str() {
+                "--server" => server = value.parse()?,
+                "--rounds" => rounds = value.parse().context("--rounds takes a number")?,
+                "--seed" => given = Some(value.parse().context("--seed takes a number")?),
+                _ => bail!("{name}: there are --server postgres-15, --rounds 60 and --seed 7"),
+            }
+        }
+        Ok(Self { server, rounds, seed: given.unwrap_or_else(seed) })
+    }
+}
+
+/// What the engine is about to be doing when it is killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Moment {
+    Start,
+    Scan,
+    Stream,
+}
+
+/// Rounds by the moment that was hit.
+#[derive(Debug, Default)]
+struct Hits {
+    start: u32,
+    scan: u32,
+    stream: u32,
+}
+
+#[tokio::main]
+async fn main() -> Result<ExitCode> {
+    let arguments = Arguments::parse()?;
+    let mut random = Rng::with_seed(arguments.seed);
+    let mut hits = Hits::default();
+    let mut total = Verdict::default();
+    let mut left = arguments.rounds;
+    for (episode, target) in Target::ALL.into_iter().cycle().enumerate() {
+        if left == 0 {
+            break;
+        }
+        let rounds = left.min(ROUNDS_PER_EPISODE);
+        left -= rounds;
+        let verdict = play(&arguments, target, rounds, &mut random, &mut hits)
+            .await
+            .with_context(|| format!("episode {episode} ({target:?}), seed {}", arguments.seed))?;
+        println!("episode {episode} {target:?}: {verdict}");
+        total.add(verdict);
+    }
+    let Hits { start, scan, stream } = hits;
+    println!(
+        "kill: server postgres-{}, rounds {}, seed {}: hit {start} in the start, {scan} in the scan, {stream} in the \
+         stream; {} rows, {} changes, {} redelivered, {} violations",
+        arguments.server.major(),
+        start + scan + stream,
+        arguments.seed,
+        total.rows,
+        total.changes,
+        total.redelivered,
+        total.violations.len()
+    );
+    // Rounds that never hit what they are for prove nothing.
+    let pointless = arguments.rounds >= 2 * ROUNDS_PER_EPISODE && (scan == 0 || stream == 0);
+    if pointless {
+        println!("kill: neither the scan nor the stream may be spared");
+    }
+    let failed = pointless || arguments.rounds == 0 || !total.violations.is_empty();
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+async fn play(
+    arguments: &Arguments,
+    target: Target,
+    rounds: u32,
+    random: &mut Rng,
+    hits: &mut Hits,
+) -> Result<Verdict> {
+    let options = Options {
+        seed: random.u64(..),
+        writers: 3,
+        bulk: 100_000,
+        big_rows: 25_000,
+        pace: Duration::from_millis(4),
+        ..Options::default()
+    };
+    let (mut trial, workload) =
+        Trial::on(arguments.server, ServerOptions::default(), target, options).await?;
+    let client = trial.client().await?;
+    let running = workload.start();
+    for round in 0..rounds {
+        let moment = match round {
+            0 => Moment::Start,
+            1 | 2 => Moment::Scan,
+            _ => Moment::Stream,
+        };
+        let mut engine = trial.launch().await?;
+        if moment != Moment::Start {
+            let what = format!("{moment:?}, round {round}");
+            let reached = until(what, PATIENCE, async || {
+                engine.must_run()?;
+                Ok(reached(&client, moment).await?.then_some(()))
+            });
+            reached.await.with_context(|| engine.log())?;
+        }
+        // The moment of the kill itself is what is random here.
+        let longest = if moment == Moment::Stream { 1_500 } else { 250 };
+        tokio::time::sleep(Duration::from_millis(random.u64(..longest))).await;
+        engine.must_run()?;
+        match now(&client).await? {
+            Moment::Start => hits.start += 1,
+            Moment::Scan => hits.scan += 1,
+            Moment::Stream => hits.stream += 1,
+        }
+        engine.kill()?;
+    }
+    let engine = trial.launch().await?;
+    trial.finish(running, engine).await
+}
+
+/// A scan that is over counts as reached: there will not be another one.
+async fn reached(client: &Client, moment: Moment) -> Result<bool> {
+    let now = now(client).await?;
+    Ok(now == moment || now == Moment::Stream)
+}
+
+async fn now(client: &Client) -> Result<Moment> {
+    let query = "SELECT EXISTS (SELECT FROM pg_stat_replication WHERE state IN ('streaming', 'catchup')), \
+                 EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'dovetail' AND query LIKE 'COPY%')";
+    let row = client.query_one(query, &[]).await?;
+    Ok(match (row.get(0), row.get(1)) {
+        (true, _) => Moment::Stream,
+        (false, true) => Moment::Scan,
+        (false, false) => Moment::Start,
+    })
+}
