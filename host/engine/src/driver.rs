@@ -37,6 +37,7 @@ use crate::source::postgres::source::Source;
 use crate::source::postgres::stream::{Item, Stream};
 use crate::source::postgres::view::{self, ViewError};
 use crate::state::{Saved, Store};
+use crate::telemetry::field;
 
 /// A checkpoint costs an fsync; ten a second keep what a crash repeats small and cost nothing that can be measured.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_millis(100);
@@ -47,6 +48,7 @@ const DRAIN_MAX: Duration = Duration::from_secs(30);
 pub struct Driver<'a> {
     config: &'a Pipeline,
     progress: &'a Progress,
+    stop: &'a CancellationToken,
     source: Source,
     store: &'a mut Store,
     seam: Seam,
@@ -60,9 +62,20 @@ pub struct Driver<'a> {
     scanned: Vec<(RelationId, TableName)>,
     /// Changes that committed before this may have been delivered by an earlier life.
     again_before: Lsn,
+    /// Everything that committed before this was delivered by a scan or an earlier life.
+    streamed_from: Lsn,
     /// The last batch ended inside a transaction.
     inside_transaction: bool,
     caught_up_at: Option<Lsn>,
+}
+
+/// What an attempt is made of.
+pub struct Parts<'a> {
+    pub source: Source,
+    pub store: &'a mut Store,
+    pub lanes: Lanes,
+    pub landed: mpsc::UnboundedReceiver<Landed>,
+    pub delivering: JoinHandle<Result<(), delivery::Error>>,
 }
 
 /// What rows come from at the moment.
@@ -98,16 +111,15 @@ impl<'a> Driver<'a> {
     pub fn new(
         config: &'a Pipeline,
         progress: &'a Progress,
-        source: Source,
-        store: &'a mut Store,
-        lanes: Lanes,
-        landed: mpsc::UnboundedReceiver<Landed>,
-        delivering: JoinHandle<Result<(), delivery::Error>>,
+        stop: &'a CancellationToken,
+        parts: Parts<'a>,
     ) -> Self {
+        let Parts { source, store, lanes, landed, delivering } = parts;
         let seam = Seam::new(store.record().clone());
         Self {
             config,
             progress,
+            stop,
             source,
             store,
             seam,
@@ -124,6 +136,7 @@ impl<'a> Driver<'a> {
             captured: HashSet::new(),
             scanned: Vec::new(),
             again_before: Lsn::ZERO,
+            streamed_from: Lsn::ZERO,
             inside_transaction: false,
             caught_up_at: None,
         }
@@ -138,25 +151,19 @@ impl<'a> Driver<'a> {
         start: Start,
         recorded: Option<Durable<Lsn>>,
         until: Until,
-        stop: &CancellationToken,
     ) -> Result<(), Error> {
         self.checkpoint.durable = recorded;
-        let outcome = self.drive(Input::Start(start), until, stop).await;
+        let outcome = self.drive(Input::Start(start), until).await;
         let drained = self.drain().await;
         match (outcome, drained) {
-            (Ok(()), drained) => drained,
+            (Ok(()) | Err(Error::Stopped), drained) => drained,
             // The delivery's own error is the reason why it ended.
             (Err(Error::DeliveryEnded(_)), Err(error)) => Err(error),
             (Err(error), _) => Err(error),
         }
     }
 
-    async fn drive(
-        &mut self,
-        first: Input,
-        until: Until,
-        stop: &CancellationToken,
-    ) -> Result<(), Error> {
+    async fn drive(&mut self, first: Input, until: Until) -> Result<(), Error> {
         self.apply(first).await?;
         let mut stopping = false;
         loop {
@@ -164,10 +171,10 @@ impl<'a> Driver<'a> {
                 return Ok(());
             }
             if until == Until::CaughtUp && self.is_caught_up() {
-                info!(position = ?self.caught_up_at, "caught up");
+                info!("caught up");
                 return Ok(());
             }
-            match self.wait(stop, stopping).await? {
+            match self.wait(stopping).await? {
                 Happened::Stopping => {
                     info!("stopping");
                     stopping = true;
@@ -178,15 +185,16 @@ impl<'a> Driver<'a> {
     }
 
     fn is_caught_up(&self) -> bool {
-        self.caught_up_at.is_some_and(|target| self.store.record().checkpoint >= Some(target))
+        let delivered = self.store.record().checkpoint.max(Some(self.streamed_from));
+        self.caught_up_at.is_some_and(|target| delivered >= Some(target))
     }
 
     /// Every future here is cancel-safe.
-    async fn wait(&mut self, stop: &CancellationToken, stopping: bool) -> Result<Happened, Error> {
+    async fn wait(&mut self, stopping: bool) -> Result<Happened, Error> {
         tokio::select! {
             biased;
             Some(landed) = self.landed.recv() => Ok(Happened::Landed(landed)),
-            () = stop.cancelled(), if !stopping => Ok(Happened::Stopping),
+            () = self.stop.cancelled(), if !stopping => Ok(Happened::Stopping),
             () = tokio::time::sleep_until(self.checkpoint.not_before), if self.checkpoint.pending =>
                 Ok(Happened::CheckpointDue),
             () = self.delivering.ended() => Ok(Happened::DeliveryEnded),
@@ -251,14 +259,14 @@ impl<'a> Driver<'a> {
                 Ok(vec![Input::SlotDropped])
             }
             Action::CreateSlot => {
-                let pin = self.source.create_slot().await?;
+                let pin = unless_stopped(self.stop, self.source.create_slot()).await??;
                 let consistent_point = pin.position();
                 self.reading = Reading::Pin(pin);
-                info!(position = %consistent_point, "slot created");
+                info!({ field::POSITION } = %consistent_point, "slot created");
                 Ok(vec![Input::SlotCreated { consistent_point }])
             }
             Action::Settle => {
-                let before = self.source.settle().await?;
+                let before = unless_stopped(self.stop, self.source.settle()).await??;
                 Ok(vec![Input::Settled { before }])
             }
             Action::OpenView(view) => self.open_view(view).await.map(|input| vec![input]),
@@ -315,7 +323,7 @@ impl<'a> Driver<'a> {
         let view = match opened {
             Ok(view) => view,
             Err(ViewError::Stale { table }) => {
-                warn!(%table, "the table changed while the view was opened, another one follows");
+                warn!({ field::TABLE } = %table, "the table changed while the view was opened, another one follows");
                 return Ok(Input::ViewLost);
             }
             Err(error) => return Err(error.into()),
@@ -393,9 +401,10 @@ impl<'a> Driver<'a> {
 
     async fn stream(&mut self, from: Lsn) -> Result<(), Error> {
         self.progress.scan_ended();
-        self.caught_up_at = Some(self.source.log_end().await?);
+        self.caught_up_at = Some(self.source.flushed().await?);
         let stream = self.source.stream(from, &self.scanned).await?;
-        info!(position = %from, "streaming");
+        self.streamed_from = from;
+        info!({ field::POSITION } = %from, "streaming");
         self.reading = Reading::Stream(stream);
         Ok(())
     }
@@ -469,10 +478,10 @@ impl<'a> Driver<'a> {
             self.take(Happened::Landed(landed)).await?;
         }
         self.offer_checkpoint().await?;
-        if let Reading::Stream(stream) = std::mem::replace(&mut self.reading, Reading::Nothing) {
-            if let Err(error) = stream.close().await {
-                debug!(error = %error, "the stream did not end in order");
-            }
+        if let Reading::Stream(stream) = std::mem::replace(&mut self.reading, Reading::Nothing)
+            && let Err(error) = stream.close().await
+        {
+            debug!({ field::ERROR } = %error, "the stream did not end in order");
         }
         delivered
     }
@@ -523,6 +532,17 @@ fn outcome(
     }
 }
 
+/// For waits that may last as long as somebody else's transaction.
+async fn unless_stopped<T>(
+    stop: &CancellationToken,
+    wait: impl Future<Output = T>,
+) -> Result<T, Error> {
+    tokio::select! {
+        done = wait => Ok(done),
+        () = stop.cancelled() => Err(Error::Stopped),
+    }
+}
+
 fn lanes(lanes: &mut Option<Lanes>) -> Result<&mut Lanes, Error> {
     lanes.as_mut().ok_or_else(|| DeliveryEnded.into())
 }
@@ -536,7 +556,7 @@ impl Reading {
                 Ok(Some(piece)) => Ok(Happened::Piece(piece)),
                 Ok(None) => Ok(Happened::ScanEnded),
                 Err(ScanError::ViewLost(error)) => {
-                    warn!(error = %error, "the view was lost, unfinished tables are scanned again");
+                    warn!({ field::ERROR } = %error, "the view was lost, unfinished tables are scanned again");
                     Ok(Happened::ViewLost)
                 }
                 Err(error) => Err(error.into()),

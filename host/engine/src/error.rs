@@ -42,6 +42,9 @@ pub enum Error {
     Delivery(#[from] delivery::Error),
     #[error(transparent)]
     DeliveryEnded(#[from] DeliveryEnded),
+    /// By a signal, while waiting for somebody else. Nothing failed.
+    #[error("stopped")]
+    Stopped,
     #[error(
         "the outlets did not take what was under way in time; it is delivered again at the next start"
     )]
@@ -76,6 +79,7 @@ impl Error {
             | Self::Plugins(_)
             | Self::Refused(_)
             | Self::Fence(_)
+            | Self::Stopped
             | Self::UnprovenCheckpoint { .. } => false,
         }
     }

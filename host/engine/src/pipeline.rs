@@ -12,17 +12,19 @@
 use std::fmt;
 
 use dovetail_core::lane;
+use dovetail_core::position::Lsn;
+use dovetail_core::seam::Start;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::config::Pipeline;
 use crate::delivery::{self, Targets};
-use crate::driver::Driver;
+use crate::driver::{Driver, Parts};
 use crate::error::Error;
 use crate::lanes::Lanes;
 use crate::origin::Origin;
-use crate::outlet::Outlet;
+use crate::outlet::{Durable, Outlet};
 use crate::plugins::Plugins;
 use crate::progress::Progress;
 use crate::source::postgres::backoff::Backoff;
@@ -54,8 +56,10 @@ pub async fn run(
     let mut backoff = Backoff::default();
     let mut attempt = Attempt { config, plugins: &plugins, until, stop, progress, began: false };
     loop {
-        let error = match attempt.run(&mut backoff).await {
-            Ok(()) => return Ok(()),
+        let ended = attempt.run(&mut backoff).await;
+        progress.scan_ended();
+        let error = match ended {
+            Ok(()) | Err(Error::Stopped) => return Ok(()),
             Err(error) if !attempt.began || !error.is_transient() => return Err(error),
             Err(error) => error,
         };
@@ -86,15 +90,10 @@ impl Attempt<'_> {
     /// From what is durable on.
     async fn run(&mut self, backoff: &mut Backoff) -> Result<(), Error> {
         let config = self.config;
-        let source = Source::connect(&config.source).await?;
-        let origin = source.origin(&config.name);
-        let mut store = Store::open(&config.state, &origin).await?;
-        preflight(&source, &store).await?;
-
-        let targets = open_targets(config, &origin).await?;
-        let (recorded, proof) = targets.recorded(store.record().checkpoint);
-        let start = source.start(config.snapshot.mode, recorded).await?;
-
+        let Begun { source, mut store, targets, start, proof } = tokio::select! {
+            begun = Begun::of(config) => begun?,
+            () = self.stop.cancelled() => return Err(Error::Stopped),
+        };
         let router = lane::Lanes::new(config.lanes);
         let (lanes, work) = Lanes::start(router, self.plugins.chains(config.lanes));
         let (landed_sender, landed) = mpsc::unbounded_channel();
@@ -103,9 +102,32 @@ impl Attempt<'_> {
         self.began = true;
         backoff.reset();
         info!({ field::PIPELINE } = config.name, tables = config.source.tables.len(), "started");
-        Driver::new(config, self.progress, source, &mut store, lanes, landed, delivering)
-            .run(start, proof, self.until, self.stop)
-            .await
+        let parts = Parts { source, store: &mut store, lanes, landed, delivering };
+        Driver::new(config, self.progress, self.stop, parts).run(start, proof, self.until).await
+    }
+}
+
+/// The ends of the path, reached: source, state and outlets.
+struct Begun {
+    source: Source,
+    store: Store,
+    targets: Targets,
+    start: Start,
+    /// Of the position that the outlets recorded.
+    proof: Option<Durable<Lsn>>,
+}
+
+impl Begun {
+    /// Cancel-safe: what was opened is closed again.
+    async fn of(config: &Pipeline) -> Result<Self, Error> {
+        let source = Source::connect(&config.source).await?;
+        let origin = source.origin(&config.name);
+        let store = Store::open(&config.state, &origin).await?;
+        preflight(&source, &store).await?;
+        let targets = open_targets(config, &origin).await?;
+        let (recorded, proof) = targets.recorded(store.record().checkpoint);
+        let start = source.start(config.snapshot.mode, recorded).await?;
+        Ok(Self { source, store, targets, start, proof })
     }
 }
 

@@ -90,19 +90,28 @@ impl Source {
         Ok(Start { tables, mode, slot, outlet: recorded, log_end })
     }
 
-    /// The log's insert position.
+    /// The log's insert position: nothing was ever written at or past it.
     ///
     /// # Errors
     /// When the server cannot be asked.
     pub async fn log_end(&self) -> Result<Lsn, Failure> {
-        let row = self
-            .session
-            .client()
-            .query_one("SELECT pg_current_wal_insert_lsn()::text", &[])
-            .await
-            .map_err(|error| Failure::sql("read the log's position", error))?;
-        let text: String =
-            row.try_get(0).map_err(|error| Failure::sql("read the log's position", error))?;
+        self.position("SELECT pg_current_wal_insert_lsn()::text").await
+    }
+
+    /// Where the log is on disk, and so what a stream can reach by itself. An idle server may leave the last bytes
+    /// before the insert position unwritten for seconds; a commit is not among them unless `synchronous_commit` is off.
+    ///
+    /// # Errors
+    /// When the server cannot be asked.
+    pub async fn flushed(&self) -> Result<Lsn, Failure> {
+        self.position("SELECT pg_current_wal_flush_lsn()::text").await
+    }
+
+    async fn position(&self, query: &str) -> Result<Lsn, Failure> {
+        let what = "read the log's position";
+        let failed = |error| Failure::sql(what, error);
+        let row = self.session.client().query_one(query, &[]).await.map_err(failed)?;
+        let text: String = catalog::get(&row, 0, what)?;
         text.parse().map_err(|_| Failure::protocol("the log's position is no LSN"))
     }
 
@@ -180,8 +189,7 @@ fn report(blockers: &[Blocker], reported: &mut Vec<Blocker>) {
 }
 
 fn transaction_id(row: &tokio_postgres::Row) -> Result<TransactionId, Failure> {
-    let text: String =
-        row.try_get(0).map_err(|error| Failure::sql("read a transaction id", error))?;
+    let text: String = catalog::get(row, 0, "read a transaction id")?;
     let id = text.parse().map_err(|_| Failure::protocol("a transaction id is no number"))?;
     Ok(TransactionId(id))
 }
