@@ -60,6 +60,8 @@ pub async fn run(
         progress.scan_ended();
         let error = match ended {
             Ok(()) | Err(Error::Stopped) => return Ok(()),
+            // To give up the wait for running transactions is what `pin_timeout` asks for.
+            Err(error @ Error::Pin(_)) => return Err(error),
             Err(error) if !attempt.began || !error.is_transient() => return Err(error),
             Err(error) => error,
         };
