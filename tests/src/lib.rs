@@ -1,11 +1,15 @@
 //! What proves the engine: private servers, workloads that record what they committed, the type corpus, and the checker.
 
+pub mod blockade;
 pub mod checker;
 pub mod content;
 pub mod corpus;
 pub mod engine;
 pub mod lines;
 pub mod postgres;
+pub mod proxy;
+pub mod session;
 pub mod trial;
 pub mod wait;
 pub mod workload;
+pub mod world;

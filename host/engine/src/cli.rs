@@ -5,17 +5,20 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use anyhow::anyhow;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use tokio::runtime::Builder;
-use tracing::{error, info};
+use tokio::runtime::{Builder, Runtime};
+use tracing::error;
 
 use crate::config::{Environment, Outlet, Pipeline};
+use crate::error::Error;
 use crate::exit::{Code, Failure};
-use crate::progress::Display;
+use crate::pipeline::{self, Until};
+use crate::progress::{Display, Progress};
 use crate::shutdown::{Shutdown, Signal, Signals};
 use crate::status::Status;
 use crate::telemetry::{self, Format, field};
-use crate::{config, shutdown};
+use crate::{config, shutdown, state};
 
 /// What is looked for where the command line names no file.
 const FILE: &str = "dovetail.yaml";
@@ -81,14 +84,6 @@ impl File {
 pub enum StatusFormat {
     Text,
     Json,
-}
-
-/// When a run ends by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Until {
-    Stopped,
-    /// Everything is durable up to the source's position at the start of streaming.
-    CaughtUp,
 }
 
 /// Runs one command. `arguments` begin with the program's name; `environment` is the only one that is read.
@@ -178,8 +173,9 @@ impl Command {
 
 fn check(pipeline: &Pipeline, log: &mut Log<'_>) -> Result<Code, Failure> {
     log.start(pipeline)?;
-    print(&format!("{}: the configuration is sound\n", pipeline.name))?;
-    Ok(Code::Done)
+    let report = runtime()?.block_on(pipeline::check(pipeline)).map_err(failure)?;
+    print(&report.to_string())?;
+    Ok(if report.is_ready() { Code::Done } else { Code::Definite })
 }
 
 fn stream(
@@ -188,16 +184,36 @@ fn stream(
     grace: Duration,
     log: &mut Log<'_>,
 ) -> Result<Code, Failure> {
-    let _display = log.start(&pipeline)?;
-    supervise(grace, async move |_shutdown| {
-        info!({ field::PIPELINE } = pipeline.name, ?until, "configuration read");
-        Ok(())
+    let progress = Progress::new(log.start(&pipeline)?);
+    supervise(grace, async move |shutdown| {
+        tokio::select! {
+            ended = pipeline::run(&pipeline, until, shutdown.token(), &progress) => {
+                progress.scan_ended();
+                ended.map_err(failure)
+            }
+            never = progress.show() => match never {},
+        }
     })
+}
+
+fn failure(error: Error) -> Failure {
+    if error.is_transient() { Failure::transient(error) } else { Failure::definite(error) }
 }
 
 fn status(pipeline: &Pipeline, format: StatusFormat, log: &mut Log<'_>) -> Result<Code, Failure> {
     log.start(pipeline)?;
-    let status = Status::new(pipeline, None);
+    let content = runtime()?
+        .block_on(state::read(&pipeline.state))
+        .map_err(|error| failure(Error::State(error)))?;
+    if let Some(content) = &content
+        && content.origin.pipeline != pipeline.name
+    {
+        let (directory, owner) = (pipeline.state.display(), &content.origin.pipeline);
+        let error = anyhow!("the state in {directory} belongs to pipeline {owner}");
+        let advice = "Give each pipeline a state directory of its own";
+        return Err(Failure::definite(error).advise(advice));
+    }
+    let status = Status::new(pipeline, content.as_ref());
     print(&match format {
         StatusFormat::Text => status.to_string(),
         StatusFormat::Json => status.to_json(),
@@ -212,16 +228,21 @@ fn print(text: &str) -> Result<(), Failure> {
     printed.map_err(|error| Failure::definite(context(error)))
 }
 
+fn system(error: io::Error) -> Failure {
+    Failure::definite(anyhow::Error::new(error).context("set up the process"))
+}
+
+fn runtime() -> Result<Runtime, Failure> {
+    Builder::new_multi_thread().enable_all().build().map_err(system)
+}
+
 /// Does the work until it ends, or until a shutdown does not wait for it any longer. What a signal ended has the signal's
 /// code, gentle or not, unless it failed.
 fn supervise(
     grace: Duration,
     work: impl AsyncFnOnce(Shutdown) -> Result<(), Failure>,
 ) -> Result<Code, Failure> {
-    let system = |error: io::Error| {
-        Failure::definite(anyhow::Error::new(error).context("start the runtime"))
-    };
-    let runtime = Builder::new_multi_thread().enable_all().build().map_err(system)?;
+    let runtime = runtime()?;
     let ended = runtime.block_on(async {
         let mut signals = Signals::listen().map_err(system)?;
         let shutdown = Shutdown::default();

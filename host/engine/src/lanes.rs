@@ -60,7 +60,8 @@ pub struct Pending {
     closing: Closing,
     /// The lane of each event, in the order of the log.
     order: Vec<Lane>,
-    parts: Vec<Option<oneshot::Receiver<Result<Vec<Processed>, Halt>>>>,
+    /// By lane; none where the batch has nothing for it.
+    parts: Vec<Option<oneshot::Receiver<Answer>>>,
     in_flight: OwnedSemaphorePermit,
 }
 
@@ -72,9 +73,11 @@ pub enum Processed {
     Many(Vec<Record>),
 }
 
+type Answer = Result<Vec<Processed>, Halt>;
+
 struct Part {
     events: Vec<Event>,
-    reply: oneshot::Sender<Result<Vec<Processed>, Halt>>,
+    reply: oneshot::Sender<Answer>,
 }
 
 pub struct Lanes {

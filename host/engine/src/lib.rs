@@ -2,11 +2,15 @@
 
 pub mod cli;
 pub mod config;
+pub mod delivery;
+pub mod driver;
+pub mod error;
 pub mod exit;
 pub mod lanes;
 mod offload;
 pub mod origin;
 pub mod outlet;
+pub mod pipeline;
 pub mod plugins;
 pub mod progress;
 pub mod shutdown;

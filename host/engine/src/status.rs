@@ -8,11 +8,14 @@ use dovetail_core::seam::{Pin, Record, Scan};
 use serde::Serialize;
 
 use crate::config::Pipeline;
+use crate::state::Content;
 
 /// What `dovetail status` prints. The JSON form is this, key by key; positions are texts such as `16/B374D848`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Status {
     pub pipeline: String,
+    /// The database whose log the positions are of; null until the first run.
+    pub source: Option<Source>,
     /// Where the stream starts; null until the slot is there.
     pub pin: Option<String>,
     /// Everything before it is durable at every outlet.
@@ -21,6 +24,13 @@ pub struct Status {
     pub finished: bool,
     /// The configured tables, then those that the state still knows.
     pub tables: Vec<Table>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Source {
+    /// The server's system identifier.
+    pub system: String,
+    pub database: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -43,9 +53,9 @@ pub enum State {
 
 impl Status {
     /// `None` for a pipeline that has not run yet.
-    pub fn new(pipeline: &Pipeline, record: Option<&Record>) -> Self {
+    pub fn new(pipeline: &Pipeline, content: Option<&Content>) -> Self {
         let nothing = Record::default();
-        let record = record.unwrap_or(&nothing);
+        let record = content.map_or(&nothing, |content| &content.record);
         let configured = &pipeline.source.tables;
         let others = record.tables.keys().filter(|table| !configured.contains(table));
         let table = |name: &TableName| {
@@ -64,6 +74,10 @@ impl Status {
         };
         Self {
             pipeline: pipeline.name.clone(),
+            source: content.map(|content| Source {
+                system: content.origin.source.system.clone(),
+                database: content.origin.source.database.clone(),
+            }),
             pin: pin.as_ref().map(Lsn::to_string),
             checkpoint: record.checkpoint.as_ref().map(Lsn::to_string),
             finished: record.finished,
@@ -83,6 +97,9 @@ impl fmt::Display for Status {
         let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "none yet".to_owned());
         let done = self.tables.iter().filter(|table| table.scan == State::Done).count();
         writeln!(f, "pipeline    {}", self.pipeline)?;
+        if let Some(Source { system, database }) = &self.source {
+            writeln!(f, "source      database {database} of system {system}")?;
+        }
         writeln!(f, "pin         {}", or_none(&self.pin))?;
         writeln!(f, "checkpoint  {}", or_none(&self.checkpoint))?;
         writeln!(f, "hand-over   {}", if self.finished { "finished" } else { "not finished" })?;
@@ -104,6 +121,7 @@ impl fmt::Display for Status {
 mod tests {
     use super::*;
     use crate::config::Environment;
+    use crate::origin::{self, Origin};
     use dovetail_core::seam::Step;
     use std::path::Path;
 
@@ -138,11 +156,13 @@ mod tests {
             Step::Checkpoint(Lsn::new(0x1_0000_0020)),
         ];
         let record = steps.iter().fold(Record::default(), Record::with);
-        let json = Status::new(&pipeline(), Some(&record)).to_json();
+        let source = origin::Source { system: "7".into(), database: "d".into() };
+        let origin = Origin { pipeline: "shop".into(), source };
+        let json = Status::new(&pipeline(), Some(&Content { origin, record })).to_json();
         assert_eq!(
             json,
             concat!(
-                r#"{"pipeline":"shop","pin":"1/10","checkpoint":"1/20","finished":false,"tables":["#,
+                r#"{"pipeline":"shop","source":{"system":"7","database":"d"},"pin":"1/10","checkpoint":"1/20","finished":false,"tables":["#,
                 r#"{"table":"public.a","scan":"done","attempts":1,"configured":true},"#,
                 r#"{"table":"public.b","scan":"begun","attempts":1,"configured":true},"#,
                 r#"{"table":"public.c","scan":"due","attempts":0,"configured":true},"#,

@@ -3,6 +3,11 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use dovetail::origin::{Origin, Source};
+use dovetail::state::Store;
+use dovetail_core::position::Lsn;
+use dovetail_core::seam::Step;
+
 fn dovetail(directory: &Path, arguments: &[&str]) -> (i32, String, String) {
     let Output { status, stdout, stderr } = Command::new(env!("CARGO_BIN_EXE_dovetail"))
         .args(arguments)
@@ -94,6 +99,31 @@ fn status_of_a_pipeline_that_never_ran_is_all_due() {
     assert_eq!(status["pipeline"], "shop");
     assert_eq!(status["tables"][0]["scan"], "due");
     assert!(!directory.path().join("state").exists(), "status makes no state");
+}
+
+#[tokio::test]
+async fn status_reads_the_state_while_its_writer_holds_it() {
+    let directory = directory(SOUND);
+    let source = Source { system: "7000".into(), database: "shop".into() };
+    let origin = Origin { pipeline: "shop".into(), source };
+    let mut store = Store::open(&directory.path().join("state"), &origin).await.expect("opened");
+    for step in [Step::Intend, Step::Pin(Lsn::new(0x16_B374_D848))] {
+        store.save(&step).await.expect("saved");
+    }
+    let (code, stdout, stderr) = dovetail(directory.path(), &["status"]);
+    assert_eq!((code, stderr.as_str()), (0, ""));
+    assert!(stdout.contains("source      database shop of system 7000\n"), "{stdout}");
+    assert!(stdout.contains("pin         16/B374D848\n"), "{stdout}");
+
+    std::fs::write(directory.path().join("dovetail.yaml"), SOUND.replace("shop\n", "other\n"))
+        .expect("written");
+    let (code, stdout, stderr) = dovetail(directory.path(), &["status"]);
+    assert_eq!((code, stdout.as_str()), (70, ""));
+    assert_eq!(
+        stderr,
+        "dovetail: the state in state belongs to pipeline shop. \
+         Give each pipeline a state directory of its own\n"
+    );
 }
 
 #[test]

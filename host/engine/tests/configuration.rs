@@ -255,6 +255,18 @@ fn nothing_that_prints_a_pipeline_prints_its_secrets() {
     }
 }
 
+#[test]
+fn the_configurations_in_the_readmes_are_sound() {
+    let variables = ["PGPASSWORD", "SALT", "COPY_PASSWORD", "SHOP_PASSWORD"];
+    let environment = variables.map(|name| (name, "x")).into_iter().collect();
+    for readme in [include_str!("../README.md"), include_str!("../../../README.md")] {
+        let (_, rest) = readme.split_once("```yaml\n").expect("a configuration");
+        let (text, _) = rest.split_once("```").expect("its end");
+        let checked = Pipeline::check(Path::new("README.md"), text, &environment);
+        checked.map_err(|problems| problems.to_string()).expect("sound");
+    }
+}
+
 /// Values that break a parser, with a middle that no message has by itself.
 fn secret() -> impl Strategy<Value = String> {
     ("[\"'\\[{:#@/?%&=$ \\n,.*]{0,6}", "[\"'\\[{:#@/?%&=$ \\n,.*]{0,6}")

@@ -2,6 +2,7 @@
 //!
 //! Nothing here links the engine, so that a test cannot reach behind the command line, and `SIGKILL` is the real one.
 
+mod progress;
 mod setup;
 
 use std::fs;

@@ -8,11 +8,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
-use tokio_postgres::Client;
 
 use super::{Engine, finish, program};
 use crate::postgres::{PASSWORD, Server};
-use crate::wait::{PATIENCE, until};
 
 /// What a command left behind.
 #[derive(Debug)]
@@ -94,6 +92,12 @@ impl Setup {
     pub fn environment(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
         self
+    }
+
+    /// Captures as another user than the superuser; its password is the same.
+    pub fn as_user(self, user: &str, server: &Server) -> Self {
+        let url = format!("postgresql://{user}@127.0.0.1:{}/postgres", server.port());
+        self.set("/source/postgres/url", json!(url))
     }
 
     /// Delivers JSON lines to [`Setup::lines_file`].
@@ -204,30 +208,5 @@ impl Setup {
     pub fn status(&self) -> Result<Value> {
         let finished = self.finished("status", &["--format", "json"])?;
         serde_json::from_str(&finished.stdout).with_context(|| finished.text())
-    }
-
-    /// Waits until everything that is committed now is durable at the outlets and acknowledged to the source.
-    pub async fn caught_up(&self, engine: &mut Engine, source: &Client) -> Result<()> {
-        self.caught_up_within(PATIENCE, engine, source).await
-    }
-
-    pub async fn caught_up_within(
-        &self,
-        limit: Duration,
-        engine: &mut Engine,
-        source: &Client,
-    ) -> Result<()> {
-        let end = source.query_one("SELECT pg_current_wal_flush_lsn()::text", &[]).await?;
-        let end: String = end.get(0);
-        let query = "SELECT confirmed_flush_lsn >= $2::text::pg_lsn FROM pg_replication_slots \
-                     WHERE slot_name = $1 AND active";
-        let what = format!("slot {} to be acknowledged up to {end}", self.name);
-        let wait = until(what, limit, async || {
-            engine.must_run()?;
-            let row = source.query_opt(query, &[&self.name, &end]).await?;
-            let reached = row.and_then(|row| row.get::<_, Option<bool>>(0)).unwrap_or(false);
-            Ok(reached.then_some(()))
-        });
-        wait.await.with_context(|| engine.log())
     }
 }

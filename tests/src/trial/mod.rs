@@ -16,7 +16,7 @@ use tokio_postgres::Client;
 use crate::checker::judge;
 use crate::content::{Content, of_postgres, of_sqlite};
 use crate::engine::{Engine, Setup};
-use crate::lines::{Line, fold, read_from, whole_length};
+use crate::lines::{Line, Lives, fold};
 use crate::postgres::{Options as ServerOptions, Server, Version};
 use crate::workload::{Options, Running, TABLES, Workload, witness};
 
@@ -35,20 +35,14 @@ impl Target {
     pub const ALL: [Self; 3] = [Self::Lines, Self::Sqlite, Self::Postgres];
 }
 
-/// Where a life begins.
-#[derive(Debug, Clone, Copy)]
-struct Mark {
-    lines_bytes: u64,
-    /// What the source was told before: it is not above the checkpoint that was saved.
-    acknowledged: Option<Lsn>,
-}
-
 #[derive(Debug)]
 pub struct Trial {
     pub server: Server,
     pub setup: Setup,
     target: Target,
-    lives: Vec<Mark>,
+    lives: Lives,
+    /// Per life: what the source was told before. It is not above the checkpoint that was saved.
+    acknowledged: Vec<Option<Lsn>>,
 }
 
 /// How long an engine may take to catch up with all that a workload wrote.
@@ -80,7 +74,8 @@ impl Trial {
                 setup.to_postgres(&server)
             }
         };
-        Ok((Self { server, setup, target, lives: Vec::new() }, workload))
+        let lives = Lives::of(setup.lines_file());
+        Ok((Self { server, setup, target, lives, acknowledged: Vec::new() }, workload))
     }
 
     pub async fn client(&self) -> Result<Client> {
@@ -90,8 +85,8 @@ impl Trial {
     /// Starts a life of the engine.
     pub async fn launch(&mut self) -> Result<Engine> {
         let acknowledged = self.acknowledged().await?;
-        let lines_bytes = whole_length(&self.setup.lines_file())?;
-        self.lives.push(Mark { lines_bytes, acknowledged });
+        self.acknowledged.push(acknowledged);
+        self.lives.begin()?;
         self.setup.run()
     }
 
@@ -128,10 +123,14 @@ impl Trial {
         let commits = witness::commits(&client).await?;
         let record = workload.record(&client).await?;
         let mut verdict = Verdict { changes: record.changes(), ..Verdict::default() };
-        verdict.lives = self.lives.len();
+        verdict.lives = self.acknowledged.len();
         let mut folded = None;
         if self.target == Target::Lines {
-            let lives = self.lines_by_life()?;
+            self.lives.repeat_suffixes_only()?;
+            let lives = self.lives.lines()?.into_iter();
+            let lives: Vec<_> = lives
+                .map(|(process, lines)| (self.acknowledged.get(process).copied().flatten(), lines))
+                .collect();
             let lines: Vec<_> = lives.iter().flat_map(|(_, lines)| lines).cloned().collect();
             verdict.delivered = lines.len();
             verdict.redelivered = lines.iter().filter(|line| line.redelivery).count();
@@ -171,18 +170,6 @@ impl Trial {
                 of_postgres(&client, table).await
             }
         }
-    }
-
-    fn lines_by_life(&self) -> Result<Vec<(Option<Lsn>, Vec<Line>)>> {
-        let all = read_from(&self.setup.lines_file(), 0)?;
-        let mut lives: Vec<_> =
-            self.lives.iter().map(|life| (life.acknowledged, Vec::new())).collect();
-        for (offset, line) in all {
-            let life = self.lives.iter().rposition(|life| life.lines_bytes <= offset);
-            let life = life.and_then(|life| lives.get_mut(life)).context("a line of no life")?;
-            life.1.push(line);
-        }
-        Ok(lives)
     }
 
     async fn source_images(&self, client: &Client) -> Result<crate::checker::history::Rows> {

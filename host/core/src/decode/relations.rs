@@ -10,7 +10,7 @@
 //! out. Neither is a null. Where the old tuple holds what the new one leaves out, that value is taken: under
 //! `REPLICA IDENTITY FULL` it is the only full copy there is.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::pgoutput::{Definition, Field, Identity, Old, Tuple};
@@ -98,10 +98,10 @@ struct Known {
 /// Everything that the stream has described so far.
 #[derive(Debug, Default)]
 pub(crate) struct Relations {
-    types: HashMap<u32, Type>,
+    types: BTreeMap<u32, Type>,
     /// Described and not yet defined: per column, whether an old key has it.
-    described: HashMap<RelationId, Vec<bool>>,
-    known: HashMap<RelationId, Arc<Known>>,
+    described: BTreeMap<RelationId, Vec<bool>>,
+    known: BTreeMap<RelationId, Arc<Known>>,
     /// The table of the latest row: the next row is mostly of the same.
     latest: Option<Arc<Known>>,
 }

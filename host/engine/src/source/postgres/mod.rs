@@ -18,6 +18,7 @@ mod reader;
 pub mod scan;
 pub mod slot;
 mod socket;
+pub mod source;
 pub mod stream;
 pub mod view;
 mod wire;

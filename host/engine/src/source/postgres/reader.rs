@@ -117,6 +117,8 @@ impl Reader {
     }
 
     pub(super) async fn run(mut self) -> Result<(), StreamError> {
+        // An idle server says where it stands only when it is asked.
+        self.reply(true).await?;
         loop {
             match self.step().await {
                 Ok(()) => {}

@@ -17,7 +17,6 @@
 use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use dovetail_core::batch::ChunkId;
 use dovetail_core::change::{Change, Event};
@@ -33,6 +32,7 @@ use super::connection::Session;
 use super::failure::Failure;
 use super::view::View;
 use super::wire::{Purpose, Wire};
+use crate::progress::Table as Progress;
 
 /// Rows in a piece: enough to amortize a hand-over between tasks (about a microsecond), few enough to be a small part of
 /// a batch.
@@ -110,31 +110,6 @@ impl ScanError {
     }
 }
 
-/// Counters of one table, for whoever shows them.
-#[derive(Debug)]
-pub struct Progress {
-    pub table: TableName,
-    pub chunks_planned: u32,
-    chunks: AtomicU64,
-    rows: AtomicU64,
-    bytes: AtomicU64,
-}
-
-impl Progress {
-    pub fn chunks(&self) -> u64 {
-        self.chunks.load(Ordering::Relaxed)
-    }
-
-    pub fn rows(&self) -> u64 {
-        self.rows.load(Ordering::Relaxed)
-    }
-
-    /// Of text, as the server sent it.
-    pub fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
-    }
-}
-
 /// A piece on its way, with the permit of its large row.
 type Parcel = (Piece, Option<OwnedSemaphorePermit>);
 
@@ -154,13 +129,7 @@ impl Scan {
         let progress: Vec<Arc<Progress>> = plan
             .tables()
             .map(|(relation, chunks_planned)| {
-                Arc::new(Progress {
-                    table: relation.table.clone(),
-                    chunks_planned,
-                    chunks: AtomicU64::new(0),
-                    rows: AtomicU64::new(0),
-                    bytes: AtomicU64::new(0),
-                })
+                Arc::new(Progress::new(relation.table.clone(), chunks_planned))
             })
             .collect();
         let tasks: Vec<Task> = plan
@@ -311,7 +280,7 @@ impl Worker {
             }
         }
         task.count(&mut rows, &mut bytes);
-        task.progress.chunks.fetch_add(1, Ordering::Relaxed);
+        task.progress.chunk_done();
         Ok(self.send(task, events, Some(task.chunk.id), None).await)
     }
 
@@ -341,8 +310,7 @@ impl Worker {
 
 impl Task {
     fn count(&self, rows: &mut u64, bytes: &mut u64) {
-        self.progress.rows.fetch_add(std::mem::take(rows), Ordering::Relaxed);
-        self.progress.bytes.fetch_add(std::mem::take(bytes), Ordering::Relaxed);
+        self.progress.add(std::mem::take(rows), std::mem::take(bytes));
     }
 }
 

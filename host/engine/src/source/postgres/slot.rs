@@ -24,6 +24,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use dovetail_core::change::TransactionId;
 use dovetail_core::position::Lsn;
 use tokio::time::Instant;
 
@@ -65,6 +66,20 @@ pub enum Blocker {
     Transaction {
         xid: String,
     },
+}
+
+impl Blocker {
+    /// Whether both are the same transaction, whatever its age.
+    pub fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Session { pid, xid, .. }, Self::Session { pid: p, xid: x, .. }) => {
+                pid == p && xid == x
+            }
+            (Self::Prepared { xid, .. }, Self::Prepared { xid: x, .. })
+            | (Self::Transaction { xid }, Self::Transaction { xid: x }) => xid == x,
+            _ => false,
+        }
+    }
 }
 
 impl fmt::Display for Blocker {
@@ -281,6 +296,34 @@ async fn blockers(session: &Session, pid: i32) -> Result<Vec<Blocker>, Failure> 
             })
         })
         .collect()
+}
+
+/// The transactions that are older than this one and have not ended.
+pub(super) async fn running_before(
+    session: &Session,
+    transaction: TransactionId,
+) -> Result<Vec<Blocker>, Failure> {
+    const SESSIONS: &str = "SELECT pid, backend_xid::text,
+            extract(epoch FROM clock_timestamp() - xact_start)::bigint
+        FROM pg_stat_activity
+        WHERE age(backend_xid) > age($1::text::xid8::xid)";
+    const PREPARED: &str = "SELECT gid, transaction::text,
+            extract(epoch FROM clock_timestamp() - prepared)::bigint
+        FROM pg_prepared_xacts
+        WHERE age(transaction) > age($1::text::xid8::xid)";
+    let what = "list running transactions";
+    let (client, own) = (session.client(), transaction.0.to_string());
+    let failed = |error| Failure::sql(what, error);
+    let mut blockers = Vec::new();
+    for row in client.query(SESSIONS, &[&own]).await.map_err(failed)? {
+        let (pid, xid) = (get(&row, 0, what)?, get(&row, 1, what)?);
+        blockers.push(Blocker::Session { pid, xid, age_seconds: get(&row, 2, what)? });
+    }
+    for row in client.query(PREPARED, &[&own]).await.map_err(failed)? {
+        let (gid, xid) = (get(&row, 0, what)?, get(&row, 1, what)?);
+        blockers.push(Blocker::Prepared { gid, xid, age_seconds: get(&row, 2, what)? });
+    }
+    Ok(blockers)
 }
 
 /// A slot as the server shows it.

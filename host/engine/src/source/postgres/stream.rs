@@ -26,6 +26,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::config;
+use crate::state::Saved;
 
 use super::catalog::{self, get};
 use super::connection::Session;
@@ -157,8 +158,8 @@ impl Stream {
     }
 
     /// Lets the server forget the log before `position`. Never goes back.
-    pub fn acknowledge(&self, position: Lsn) {
-        self.acknowledged.fetch_max(position.offset(), Ordering::Relaxed);
+    pub fn acknowledge(&self, position: Saved<Lsn>) {
+        self.acknowledged.fetch_max(position.get().offset(), Ordering::Relaxed);
     }
 
     /// Ends the stream after the server has been told of the latest acknowledgement. Items not taken are dropped.

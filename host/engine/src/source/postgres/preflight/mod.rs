@@ -9,6 +9,11 @@ mod publication;
 mod server;
 mod table;
 
+use std::collections::BTreeSet;
+use std::fmt;
+
+use dovetail_core::schema::TableName;
+
 use crate::config;
 
 use super::connection::Session;
@@ -58,6 +63,21 @@ impl Finding {
     }
 }
 
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let severity = match self.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+            Severity::Note => "note",
+        };
+        write!(f, "{severity}: {}; {}", self.title, self.detail)?;
+        match &self.fix_sql {
+            Some(sql) => write!(f, "\n    {}", sql.replace('\n', "\n    ")),
+            None => Ok(()),
+        }
+    }
+}
+
 /// What the state already says about the slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SlotState {
@@ -69,7 +89,7 @@ pub enum SlotState {
     Pinned,
 }
 
-/// Everything that is to be said, errors first.
+/// Everything that is to be said, errors first. `due` are the tables of which rows will be scanned.
 ///
 /// # Errors
 /// When the server cannot be asked; what it answers is a finding.
@@ -77,11 +97,12 @@ pub async fn inspect(
     session: &Session,
     source: &config::Postgres,
     slot: SlotState,
+    due: &BTreeSet<TableName>,
 ) -> Result<Vec<Finding>, Failure> {
     let mut findings = Vec::new();
     // On a server that is too old the other questions would not even be understood.
     if server::inspect(session, source, slot, &mut findings).await? {
-        let tables = table::inspect(session, &source.tables, &mut findings).await?;
+        let tables = table::inspect(session, &source.tables, due, &mut findings).await?;
         publication::inspect(session, source, &tables, &mut findings).await?;
     }
     findings.sort_by_key(|finding| finding.severity);

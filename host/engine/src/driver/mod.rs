@@ -1,0 +1,490 @@
+//! Performs what the seam decides, for one attempt.
+//!
+//! A loop of three lines: wait for one event, `apply` it, perform the actions. The order of what is durable is the
+//! seam's; what this file has to keep is
+//! 1. a step is answered with `Saved` only after the store has returned, and the actions that follow it are performed
+//!    after that, because they come out of the answer;
+//! 2. a checkpoint that is saved is made of an outlet's [`Durable`], and what is acknowledged of the store's [`Saved`]:
+//!    neither can be made here;
+//! 3. a change of a table that the fences hold is dropped before it is dispatched, and nothing else is dropped;
+//! 4. the end: nothing more is read, what is in the lanes is delivered, what landed is saved, and only then the
+//!    connection to the source closes.
+
+mod delivering;
+mod reading;
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use dovetail_core::batch::{ChunkId, Closing};
+use dovetail_core::change::{Change, Event};
+use dovetail_core::position::{Lsn, Position};
+use dovetail_core::schema::{RelationId, TableName};
+use dovetail_core::seam::{Action, Due, Input, Pin as Pinned, Seam, Start, Step, Verdict, View};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+
+use self::delivering::Delivering;
+use self::reading::Reading;
+use crate::config::Pipeline;
+use crate::delivery;
+use crate::error::Error;
+use crate::lanes::{DeliveryEnded, Lanes};
+use crate::outlet::{Durable, Landed};
+use crate::pipeline::Until;
+use crate::progress::Progress;
+use crate::source::postgres::scan::{self, Piece};
+use crate::source::postgres::source::Source;
+use crate::source::postgres::stream::Item;
+use crate::source::postgres::view::ViewError;
+use crate::state::{Saved, Store};
+use crate::telemetry::field;
+
+/// A checkpoint costs an fsync; ten a second keep what a crash repeats small and cost nothing that can be measured.
+const CHECKPOINT_INTERVAL: Duration = Duration::from_millis(100);
+
+pub struct Driver<'a> {
+    config: &'a Pipeline,
+    progress: &'a Progress,
+    stop: &'a CancellationToken,
+    source: Source,
+    store: &'a mut Store,
+    seam: Seam,
+    lanes: Option<Lanes>,
+    landed: mpsc::UnboundedReceiver<Landed>,
+    delivering: Delivering,
+    reading: Reading,
+    checkpoint: Checkpoint,
+    /// The tables of the views that were opened in this life.
+    scanned: Vec<(RelationId, TableName)>,
+    /// Changes that committed before this may have been delivered by an earlier life.
+    again_before: Lsn,
+    /// Everything that committed before this was delivered by a scan or an earlier life.
+    streamed_from: Lsn,
+    /// The last batch ended inside a transaction.
+    inside_transaction: bool,
+    caught_up_at: Option<Lsn>,
+}
+
+/// What an attempt is made of.
+pub struct Parts<'a> {
+    pub source: Source,
+    pub store: &'a mut Store,
+    pub lanes: Lanes,
+    pub landed: mpsc::UnboundedReceiver<Landed>,
+    pub delivering: JoinHandle<Result<(), delivery::Error>>,
+}
+
+/// The newest position that is durable at the outlets, and the newest that is saved.
+struct Checkpoint {
+    durable: Option<Durable<Lsn>>,
+    saved: Option<Saved<Lsn>>,
+    /// `durable` is newer than what the seam was told.
+    pending: bool,
+    not_before: Instant,
+}
+
+enum Happened {
+    Landed(Landed),
+    Piece(Piece),
+    ScanEnded,
+    ViewLost,
+    Item(Item),
+    CheckpointDue,
+    Stopping,
+    DeliveryEnded,
+}
+
+impl<'a> Driver<'a> {
+    pub fn new(
+        config: &'a Pipeline,
+        progress: &'a Progress,
+        stop: &'a CancellationToken,
+        parts: Parts<'a>,
+    ) -> Self {
+        let Parts { source, store, lanes, landed, delivering } = parts;
+        let seam = Seam::new(store.record().clone());
+        Self {
+            config,
+            progress,
+            stop,
+            source,
+            store,
+            seam,
+            lanes: Some(lanes),
+            landed,
+            delivering: Delivering::new(delivering),
+            reading: Reading::Nothing,
+            checkpoint: Checkpoint {
+                durable: None,
+                saved: None,
+                pending: false,
+                not_before: Instant::now(),
+            },
+            scanned: Vec::new(),
+            again_before: Lsn::ZERO,
+            streamed_from: Lsn::ZERO,
+            inside_transaction: false,
+            caught_up_at: None,
+        }
+    }
+
+    /// Runs to the end that was asked for. Not cancel-safe: whoever drops it has crashed the attempt.
+    ///
+    /// # Errors
+    /// The first failure of any part; what had been delivered by then is saved.
+    pub async fn run(
+        mut self,
+        start: Start,
+        recorded: Option<Durable<Lsn>>,
+        until: Until,
+    ) -> Result<(), Error> {
+        self.checkpoint.durable = recorded;
+        let outcome = self.drive(Input::Start(start), until).await;
+        let drained = self.drain().await;
+        match (outcome, drained) {
+            (Ok(()) | Err(Error::Stopped), drained) => drained,
+            // The delivery's own error is the reason why it ended.
+            (Err(Error::DeliveryEnded(_)), Err(error)) => Err(error),
+            (Err(error), _) => Err(error),
+        }
+    }
+
+    async fn drive(&mut self, first: Input, until: Until) -> Result<(), Error> {
+        self.apply(first).await?;
+        let mut stopping = false;
+        loop {
+            if stopping && !self.inside_transaction {
+                return Ok(());
+            }
+            if until == Until::CaughtUp && self.is_caught_up() {
+                info!("caught up");
+                return Ok(());
+            }
+            match self.wait(stopping).await? {
+                Happened::Stopping => {
+                    info!("stopping");
+                    stopping = true;
+                }
+                happened => self.take(happened).await?,
+            }
+        }
+    }
+
+    fn is_caught_up(&self) -> bool {
+        let delivered = self.store.record().checkpoint.max(Some(self.streamed_from));
+        self.caught_up_at.is_some_and(|target| delivered >= Some(target))
+    }
+
+    /// Every future here is cancel-safe.
+    async fn wait(&mut self, stopping: bool) -> Result<Happened, Error> {
+        tokio::select! {
+            biased;
+            Some(landed) = self.landed.recv() => Ok(Happened::Landed(landed)),
+            () = self.stop.cancelled(), if !stopping => Ok(Happened::Stopping),
+            () = tokio::time::sleep_until(self.checkpoint.not_before), if self.checkpoint.pending =>
+                Ok(Happened::CheckpointDue),
+            () = self.delivering.ended() => Ok(Happened::DeliveryEnded),
+            happened = self.reading.next() => happened,
+        }
+    }
+
+    async fn take(&mut self, happened: Happened) -> Result<(), Error> {
+        match happened {
+            Happened::Landed(Landed::Chunk(chunk)) => {
+                self.apply(Input::ChunkDurable(chunk.get())).await
+            }
+            Happened::Landed(Landed::Commit(position)) => {
+                self.checkpoint.durable = Some(position);
+                self.checkpoint.pending = true;
+                Ok(())
+            }
+            Happened::CheckpointDue => self.offer_checkpoint().await,
+            Happened::Piece(piece) => self.dispatch_piece(piece).await,
+            Happened::ScanEnded => {
+                self.reading = Reading::Nothing;
+                Ok(())
+            }
+            Happened::ViewLost => {
+                self.reading = Reading::Nothing;
+                self.apply(Input::ViewLost).await
+            }
+            Happened::Item(item) => self.dispatch_item(item).await,
+            Happened::DeliveryEnded => Err(DeliveryEnded.into()),
+            Happened::Stopping => Ok(()),
+        }
+    }
+
+    /// Tells the seam what is durable. The seam saves one checkpoint at a time, and has the answer when this returns.
+    async fn offer_checkpoint(&mut self) -> Result<(), Error> {
+        self.checkpoint.pending = false;
+        self.checkpoint.not_before = Instant::now() + CHECKPOINT_INTERVAL;
+        match self.checkpoint.durable {
+            Some(position) => self.apply(Input::CommitDurable(position.get())).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Applies one input, and performs what follows until nothing does.
+    async fn apply(&mut self, input: Input) -> Result<(), Error> {
+        let mut inputs = VecDeque::from([input]);
+        while let Some(input) = inputs.pop_front() {
+            debug!(?input, "seam");
+            for action in self.seam.apply(input) {
+                debug!(?action, "seam");
+                inputs.extend(self.perform(action).await?);
+            }
+        }
+        Ok(())
+    }
+
+    async fn perform(&mut self, action: Action) -> Result<Vec<Input>, Error> {
+        match action {
+            Action::Save(step) => self.save(step).await.map(|input| vec![input]),
+            Action::DropSlot => {
+                self.source.drop_slot().await?;
+                Ok(vec![Input::SlotDropped])
+            }
+            Action::CreateSlot => {
+                let pin = unless_stopped(self.stop, self.source.create_slot()).await??;
+                let consistent_point = pin.position();
+                self.reading = Reading::Pin(pin);
+                info!({ field::POSITION } = %consistent_point, "slot created");
+                Ok(vec![Input::SlotCreated { consistent_point }])
+            }
+            Action::Settle => {
+                let before = unless_stopped(self.stop, self.source.settle()).await??;
+                Ok(vec![Input::Settled { before }])
+            }
+            Action::OpenView(view) => self.open_view(view).await.map(|input| vec![input]),
+            Action::Truncate(tables) => {
+                self.truncate(|table| tables.contains(table)).await?;
+                Ok(Vec::new())
+            }
+            Action::Scan(due) => self.scan(due).await,
+            Action::Stream { from, again_before } => {
+                self.again_before = again_before;
+                self.stream(from).await?;
+                Ok(Vec::new())
+            }
+            Action::Acknowledge(position) => {
+                if let (Reading::Stream(stream), Some(saved)) =
+                    (&mut self.reading, self.checkpoint.saved)
+                    && saved.get() == position
+                {
+                    stream.acknowledge(saved);
+                }
+                Ok(Vec::new())
+            }
+            Action::Refuse(refusal) => Err(Error::Refused(refusal)),
+        }
+    }
+
+    async fn save(&mut self, step: Step) -> Result<Input, Error> {
+        match &step {
+            // Only what an outlet proved to be durable can be saved as a checkpoint.
+            Step::Checkpoint(position) => match self.checkpoint.durable {
+                Some(durable) if durable.get() == *position => {
+                    self.checkpoint.saved = Some(self.store.save_checkpoint(durable).await?);
+                }
+                _ => return Err(Error::UnprovenCheckpoint { position: *position }),
+            },
+            step => {
+                self.store.save(step).await?;
+            }
+        }
+        Ok(Input::Saved(step))
+    }
+
+    async fn open_view(&mut self, view: View) -> Result<Input, Error> {
+        let due: Vec<TableName> = {
+            let record = self.seam.record();
+            let tables = self.config.source.tables.iter();
+            tables.filter(|table| !record.is_done(table)).cloned().collect()
+        };
+        let opened = match (view, std::mem::replace(&mut self.reading, Reading::Nothing)) {
+            (View::Pinned, Reading::Pin(pin)) => self.source.view_of(pin, &due).await,
+            (View::Pinned, _) => return Ok(Input::ViewLost),
+            (View::Later, _) => self.source.view_of_now(&due).await,
+        };
+        let view = match opened {
+            Ok(view) => view,
+            Err(ViewError::Stale { table }) => {
+                warn!({ field::TABLE } = %table, "the table changed while the view was opened, another one follows");
+                return Ok(Input::ViewLost);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let input = match view.fence() {
+            None => Input::PinnedViewOpened,
+            Some(fence) => {
+                let fence = fence.parse().map_err(Error::Fence)?;
+                Input::LaterViewOpened { fence, horizon: view.horizon() }
+            }
+        };
+        let known = view.relations().map(|relation| (relation.id, relation.table.clone()));
+        self.scanned.extend(known);
+        info!(tables = due.len(), horizon = %view.horizon(), "view opened");
+        self.reading = Reading::View(view);
+        Ok(input)
+    }
+
+    /// Empties tables of which rows may be at the outlets, as a barrier before the rows that take their place.
+    async fn truncate(&mut self, again: impl Fn(&TableName) -> bool) -> Result<(), Error> {
+        let Reading::View(view) = &self.reading else { return Ok(()) };
+        let relations: Vec<_> =
+            view.relations().filter(|relation| again(&relation.table)).cloned().collect();
+        let position = Position { commit: self.pin(), ordinal: 0 };
+        let commit_time_micros = view.opened_micros();
+        let events = relations.iter().map(|relation| Event {
+            position,
+            commit_time_micros,
+            transaction: None,
+            redelivery: true,
+            change: Change::Truncate { relation: relation.clone() },
+        });
+        let events = events.collect();
+        let lanes = lanes(&mut self.lanes)?;
+        lanes.prepare(relations, false).await?;
+        lanes.dispatch(events, Closing::Rows).await?;
+        Ok(())
+    }
+
+    async fn scan(&mut self, due: Vec<Due>) -> Result<Vec<Input>, Error> {
+        let Reading::View(view) = std::mem::replace(&mut self.reading, Reading::Nothing) else {
+            return Ok(vec![Input::ViewLost]);
+        };
+        let by_name: HashMap<&TableName, &Due> = due.iter().map(|it| (&it.table, it)).collect();
+        let fresh = view
+            .relations()
+            .filter(|relation| by_name.get(&relation.table).is_some_and(|it| !it.again))
+            .cloned()
+            .collect();
+        lanes(&mut self.lanes)?.prepare(fresh, true).await?;
+        let plan = view.plan(self.config.snapshot.chunk_rows).await?;
+        let mut inputs = Vec::new();
+        let mut by_relation = HashMap::new();
+        for (relation, chunks) in plan.tables() {
+            let Some(due) = by_name.get(&relation.table) else { continue };
+            // An empty table has one empty chunk, so that it is done only after the outlets have made it.
+            let (table, relation, count) = (due.table.clone(), relation.id, chunks.max(1));
+            inputs.push(Input::ChunksPlanned { table, relation, count });
+            by_relation.insert(relation, (*due).clone());
+            if chunks == 0 {
+                let chunk = ChunkId { table: relation, number: due.first_chunk };
+                lanes(&mut self.lanes)?.dispatch(Vec::new(), Closing::Chunk(chunk)).await?;
+            }
+        }
+        let options = scan::Options {
+            workers: self.config.snapshot.workers,
+            pin: self.pin(),
+            redelivery: false,
+        };
+        let scan = view.scan(plan, options).await?;
+        self.progress.scan_started(scan.progress());
+        self.reading = Reading::Scan { scan, due: by_relation };
+        Ok(inputs)
+    }
+
+    async fn stream(&mut self, from: Lsn) -> Result<(), Error> {
+        self.progress.scan_ended();
+        self.caught_up_at = Some(self.source.flushed().await?);
+        let stream = self.source.stream(from, &self.scanned).await?;
+        self.streamed_from = from;
+        // Says where the stream begins, so that an outlet that is emptied before its first checkpoint is recognised.
+        lanes(&mut self.lanes)?.dispatch(Vec::new(), Closing::Commit(from)).await?;
+        info!({ field::POSITION } = %from, "streaming");
+        self.reading = Reading::Stream(stream);
+        Ok(())
+    }
+
+    async fn dispatch_piece(&mut self, piece: Piece) -> Result<(), Error> {
+        let Reading::Scan { due, .. } = &self.reading else { return Ok(()) };
+        let Some(due) = due.get(&piece.relation.id) else { return Ok(()) };
+        let mut events = piece.events;
+        if due.again {
+            for event in &mut events {
+                event.redelivery = true;
+            }
+        }
+        let closing = match piece.chunk {
+            Some(chunk) => Closing::Chunk(ChunkId {
+                number: chunk.number.saturating_add(due.first_chunk),
+                ..chunk
+            }),
+            None => Closing::Rows,
+        };
+        Ok(lanes(&mut self.lanes)?.dispatch(events, closing).await?)
+    }
+
+    async fn dispatch_item(&mut self, item: Item) -> Result<(), Error> {
+        match item {
+            Item::Relation(relation) => {
+                debug!({ field::TABLE } = %relation.table, version = relation.version, "described");
+                Ok(())
+            }
+            Item::Batch { mut events, closing } => {
+                events.retain_mut(|event| self.admits(event));
+                self.inside_transaction = closing == Closing::Open;
+                Ok(lanes(&mut self.lanes)?.dispatch(events, closing).await?)
+            }
+        }
+    }
+
+    /// Whether a change of the stream goes on; marks what an earlier life may have delivered.
+    fn admits(&self, event: &mut Event) -> bool {
+        event.redelivery = event.position.commit < self.again_before;
+        let Some(relation) = event.change.relation() else { return true };
+        match event.transaction {
+            Some(transaction) => self.seam.judge(relation.id, transaction) == Verdict::Emit,
+            None => true,
+        }
+    }
+
+    fn pin(&self) -> Lsn {
+        match self.seam.record().pin {
+            Pinned::At(pin) => pin,
+            Pinned::None | Pinned::Intended => Lsn::ZERO,
+        }
+    }
+
+    /// The end of the attempt, good or bad: delivers what is in the lanes, saves and acknowledges what landed.
+    async fn drain(&mut self) -> Result<(), Error> {
+        if !matches!(self.reading, Reading::Stream(_)) {
+            self.reading = Reading::Nothing;
+        }
+        // Closes the lanes' end of the queue: the delivery ends when it has written what is left.
+        self.lanes = None;
+        let delivered = self.delivering.end().await;
+        while let Ok(landed) = self.landed.try_recv() {
+            self.take(Happened::Landed(landed)).await?;
+        }
+        if self.checkpoint.pending {
+            self.offer_checkpoint().await?;
+        }
+        if let Reading::Stream(stream) = std::mem::replace(&mut self.reading, Reading::Nothing)
+            && let Err(error) = stream.close().await
+        {
+            debug!({ field::ERROR } = %error, "the stream did not end in order");
+        }
+        delivered
+    }
+}
+
+/// For waits that may last as long as somebody else's transaction.
+async fn unless_stopped<T>(
+    stop: &CancellationToken,
+    wait: impl Future<Output = T>,
+) -> Result<T, Error> {
+    tokio::select! {
+        done = wait => Ok(done),
+        () = stop.cancelled() => Err(Error::Stopped),
+    }
+}
+
+fn lanes(lanes: &mut Option<Lanes>) -> Result<&mut Lanes, Error> {
+    lanes.as_mut().ok_or_else(|| DeliveryEnded.into())
+}

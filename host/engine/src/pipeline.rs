@@ -1,0 +1,199 @@
+//! A change's path, from the database to the outlets.
+//!
+//! ```text
+//! source -> SEAM (driver) -> lanes: plugins -> delivery: outlets -> driver: state -> source acknowledged
+//! ```
+//!
+//! A pipeline is a series of attempts. An attempt goes on from what is durable, and ends by a signal, by having caught
+//! up, or by a failure. A transient failure (a connection is gone) is answered by a pause and another attempt: the way
+//! back from a lost connection is the way back from a crash, so that there is one recovery to get right, and every
+//! kill tests it. Nothing is repaired in place.
+
+use std::fmt;
+
+use dovetail_core::lane;
+use dovetail_core::position::Lsn;
+use dovetail_core::seam::Start;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::config::Pipeline;
+use crate::delivery::{self, Targets};
+use crate::driver::{Driver, Parts};
+use crate::error::Error;
+use crate::lanes::Lanes;
+use crate::origin::Origin;
+use crate::outlet::{Durable, Outlet};
+use crate::plugins::Plugins;
+use crate::progress::Progress;
+use crate::source::postgres::backoff::Backoff;
+use crate::source::postgres::preflight::{Finding, Severity};
+use crate::source::postgres::source::{Source, sort_findings};
+use crate::state::{self, Store};
+use crate::telemetry::field;
+
+/// How a run is to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Until {
+    Stopped,
+    /// What the log held when the stream began is durable at every outlet.
+    CaughtUp,
+}
+
+/// Runs a pipeline until it is told to stop, has caught up, or fails.
+///
+/// # Errors
+/// Definite ones at once; transient ones only before the pipeline has ever streamed, so that a wrong address shows at
+/// the start. After that the pipeline waits for its servers.
+pub async fn run(
+    config: &Pipeline,
+    until: Until,
+    stop: &CancellationToken,
+    progress: &Progress,
+) -> Result<(), Error> {
+    let plugins = load(config)?;
+    let mut backoff = Backoff::default();
+    let mut attempt = Attempt { config, plugins: &plugins, until, stop, progress, began: false };
+    loop {
+        let ended = attempt.run(&mut backoff).await;
+        progress.scan_ended();
+        let error = match ended {
+            Ok(()) | Err(Error::Stopped) => return Ok(()),
+            // To give up the wait for running transactions is what `pin_timeout` asks for.
+            Err(error @ Error::Pin(_)) => return Err(error),
+            Err(error) if !attempt.began || !error.is_transient() => return Err(error),
+            Err(error) => error,
+        };
+        let pause = backoff.next(spread());
+        let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+        warn!(
+            { field::ERROR } = error.chain(),
+            pause_ms, "the attempt failed, another one follows"
+        );
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = stop.cancelled() => return Ok(()),
+        }
+    }
+}
+
+struct Attempt<'a> {
+    config: &'a Pipeline,
+    plugins: &'a Plugins,
+    until: Until,
+    stop: &'a CancellationToken,
+    progress: &'a Progress,
+    /// An attempt has reached the source and every outlet.
+    began: bool,
+}
+
+impl Attempt<'_> {
+    /// From what is durable on.
+    async fn run(&mut self, backoff: &mut Backoff) -> Result<(), Error> {
+        let config = self.config;
+        let Begun { source, mut store, targets, start, proof } = tokio::select! {
+            begun = Begun::of(config) => begun?,
+            () = self.stop.cancelled() => return Err(Error::Stopped),
+        };
+        let router = lane::Lanes::new(config.lanes);
+        let (lanes, work) = Lanes::start(router, self.plugins.chains(config.lanes));
+        let (landed_sender, landed) = mpsc::unbounded_channel();
+        let delivering = tokio::spawn(delivery::run(work, targets, landed_sender));
+
+        self.began = true;
+        backoff.reset();
+        info!({ field::PIPELINE } = config.name, tables = config.source.tables.len(), "started");
+        let parts = Parts { source, store: &mut store, lanes, landed, delivering };
+        Driver::new(config, self.progress, self.stop, parts).run(start, proof, self.until).await
+    }
+}
+
+/// The ends of the path, reached: source, state and outlets.
+struct Begun {
+    source: Source,
+    store: Store,
+    targets: Targets,
+    start: Start,
+    /// Of the position that the outlets recorded.
+    proof: Option<Durable<Lsn>>,
+}
+
+impl Begun {
+    /// Cancel-safe: what was opened is closed again.
+    async fn of(config: &Pipeline) -> Result<Self, Error> {
+        let source = Source::connect(&config.source).await?;
+        let origin = source.origin(&config.name);
+        let store = Store::open(&config.state, &origin).await?;
+        preflight(config, &source, &store).await?;
+        let targets = open_targets(config, &origin).await?;
+        let (recorded, proof) = targets.recorded(store.record().checkpoint);
+        let start = source.start(config.snapshot.mode, recorded).await?;
+        Ok(Self { source, store, targets, start, proof })
+    }
+}
+
+/// What `dovetail check` found.
+pub struct Report {
+    pipeline: String,
+    findings: Vec<Finding>,
+}
+
+/// Looks at everything that a run would need, and changes nothing.
+///
+/// # Errors
+/// When something cannot be asked: a server that cannot be reached, a plugin that is refused.
+pub async fn check(config: &Pipeline) -> Result<Report, Error> {
+    load(config)?;
+    let source = Source::connect(&config.source).await?;
+    let content = state::read(&config.state).await?;
+    let record = content.map(|content| content.record).unwrap_or_default();
+    let findings = source.findings(&record, config.snapshot.mode).await?;
+    Ok(Report { pipeline: config.name.clone(), findings })
+}
+
+impl Report {
+    pub fn is_ready(&self) -> bool {
+        self.findings.iter().all(|finding| finding.severity != Severity::Error)
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for finding in &self.findings {
+            writeln!(f, "{finding}")?;
+        }
+        let verdict = if self.is_ready() { "ready to run" } else { "not ready to run" };
+        writeln!(f, "{}: {verdict}", self.pipeline)
+    }
+}
+
+fn load(config: &Pipeline) -> Result<Plugins, Error> {
+    let targets = u16::try_from(config.deliver.len()).unwrap_or(u16::MAX);
+    Ok(Plugins::load(&config.plugins, &config.state.join("compiled"), targets)?)
+}
+
+async fn preflight(config: &Pipeline, source: &Source, store: &Store) -> Result<(), Error> {
+    let findings = source.findings(store.record(), config.snapshot.mode).await?;
+    let errors = sort_findings(findings);
+    if !errors.is_empty() {
+        return Err(Error::NotReady(errors));
+    }
+    Ok(source.prepare_publication().await?)
+}
+
+async fn open_targets(config: &Pipeline, origin: &Origin) -> Result<Targets, Error> {
+    let mut outlets = Vec::with_capacity(config.deliver.len());
+    for (target, name) in (0..).zip(&config.deliver) {
+        let opened = Outlet::open(config.outlet(name), origin, target).await;
+        let outlet = opened.map_err(|source| Error::Outlet { name: name.clone(), source })?;
+        outlets.push((name.clone(), outlet));
+    }
+    Ok(Targets::new(outlets))
+}
+
+/// A number that differs between engines and attempts; it spreads their pauses and decides nothing else.
+fn spread() -> u32 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.map_or(0, |since| since.subsec_nanos().wrapping_mul(0x9E37_79B9))
+}

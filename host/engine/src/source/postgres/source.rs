@@ -1,0 +1,232 @@
+//! One PostgreSQL database as a source: what the driver asks of it.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use dovetail_core::change::TransactionId;
+use dovetail_core::position::Lsn;
+use dovetail_core::schema::{RelationId, TableName};
+use dovetail_core::seam::{Mode, Pin as Pinned, Record, Recorded, Slot as SlotSeen, Start};
+use tracing::{info, warn};
+
+use super::catalog::{self, Identity};
+use super::connection::Session;
+use super::failure::Failure;
+use super::preflight::{self, Finding, Prepared, Severity, SlotState};
+use super::slot::{self, Blocker, CreateError, Pin};
+use super::stream::{Stream, StreamError};
+use super::view::{View, ViewError};
+use crate::config::{self, SnapshotMode};
+use crate::origin::Origin;
+
+/// How often a wait looks again. Waits are for other sessions' transactions, of seconds or more.
+const POLL: Duration = Duration::from_millis(200);
+
+pub struct Source {
+    config: config::Postgres,
+    session: Session,
+    identity: Identity,
+}
+
+impl Source {
+    /// # Errors
+    /// When the server cannot be reached or refuses the login.
+    pub async fn connect(config: &config::Postgres) -> Result<Self, Failure> {
+        let session = Session::open(&config.server).await?;
+        let identity = catalog::identity(session.client()).await?;
+        Ok(Self { config: config.clone(), session, identity })
+    }
+
+    pub fn origin(&self, pipeline: &str) -> Origin {
+        Origin {
+            pipeline: pipeline.to_owned(),
+            source: crate::origin::Source {
+                system: self.identity.system.to_string(),
+                database: self.identity.database.clone(),
+            },
+        }
+    }
+
+    /// What `dovetail check` prints.
+    ///
+    /// # Errors
+    /// When the server cannot be asked.
+    pub async fn findings(
+        &self,
+        record: &Record,
+        mode: SnapshotMode,
+    ) -> Result<Vec<Finding>, Failure> {
+        let slot = match record.pin {
+            Pinned::None => SlotState::Absent,
+            Pinned::Intended => SlotState::Intended,
+            Pinned::At(_) => SlotState::Pinned,
+        };
+        let is_due = |table: &&TableName| match mode {
+            SnapshotMode::Initial => !record.is_done(table),
+            SnapshotMode::Always => true,
+            SnapshotMode::Never => false,
+        };
+        let due = self.config.tables.iter().filter(is_due).cloned().collect();
+        preflight::inspect(&self.session, &self.config, slot, &due).await
+    }
+
+    /// Creates or extends the publication where the operator consented to it.
+    ///
+    /// # Errors
+    /// When the server refuses.
+    pub async fn prepare_publication(&self) -> Result<(), Failure> {
+        match preflight::prepare_publication(&self.session, &self.config).await? {
+            Prepared::Unchanged => {}
+            Prepared::Created => {
+                info!(publication = self.config.publication, "publication created");
+            }
+            Prepared::Extended(tables) => {
+                let (publication, tables) = (&self.config.publication, tables.len());
+                info!(publication, tables, "publication extended");
+            }
+        }
+        Ok(())
+    }
+
+    /// What the seam has to know before anything is done.
+    ///
+    /// # Errors
+    /// When the server cannot be asked.
+    pub async fn start(&self, mode: SnapshotMode, recorded: Recorded) -> Result<Start, Failure> {
+        let slot = match slot::inspect(&self.session, &self.config.slot).await? {
+            None => SlotSeen::Absent,
+            Some(slot) => match slot.confirmed {
+                Some(confirmed) if !slot.is_lost() => SlotSeen::Present { confirmed },
+                _ => SlotSeen::Lost,
+            },
+        };
+        let mode = match mode {
+            SnapshotMode::Initial => Mode::Initial,
+            SnapshotMode::Always => Mode::Always,
+            SnapshotMode::Never => Mode::Never,
+        };
+        let tables: BTreeSet<TableName> = self.config.tables.iter().cloned().collect();
+        // Last, so that it is at or past every position that was read before.
+        let log_end = self.log_end().await?;
+        Ok(Start { tables, mode, slot, outlet: recorded, log_end })
+    }
+
+    /// The log's insert position: nothing was ever written at or past it.
+    ///
+    /// # Errors
+    /// When the server cannot be asked.
+    pub async fn log_end(&self) -> Result<Lsn, Failure> {
+        self.position("SELECT pg_current_wal_insert_lsn()::text").await
+    }
+
+    /// Where the log is on disk, and so what a stream can reach by itself. An idle server may leave the last bytes
+    /// before the insert position unwritten for seconds; a commit is not among them unless `synchronous_commit` is off.
+    ///
+    /// # Errors
+    /// When the server cannot be asked.
+    pub async fn flushed(&self) -> Result<Lsn, Failure> {
+        self.position("SELECT pg_current_wal_flush_lsn()::text").await
+    }
+
+    async fn position(&self, query: &str) -> Result<Lsn, Failure> {
+        let what = "read the log's position";
+        let failed = |error| Failure::sql(what, error);
+        let row = self.session.client().query_one(query, &[]).await.map_err(failed)?;
+        let text: String = catalog::get(&row, 0, what)?;
+        text.parse().map_err(|_| Failure::protocol("the log's position is no LSN"))
+    }
+
+    /// # Errors
+    /// As [`slot::create`].
+    pub async fn create_slot(&self) -> Result<Pin, CreateError> {
+        let mut reported = Vec::new();
+        slot::create(&self.config, |blockers| report(blockers, &mut reported)).await
+    }
+
+    /// # Errors
+    /// When the server refuses.
+    pub async fn drop_slot(&self) -> Result<(), Failure> {
+        slot::drop(&self.session, &self.config.slot).await
+    }
+
+    /// Takes a transaction id and waits until every smaller one has ended, as the creation of a slot does.
+    ///
+    /// # Errors
+    /// When that takes longer than the pin may.
+    pub async fn settle(&self) -> Result<TransactionId, CreateError> {
+        let failed = |error| Failure::sql("wait for running transactions", error);
+        // Or this session's own commit would wait for a standby that is not there.
+        let setting = "SET synchronous_commit = local";
+        self.session.client().batch_execute(setting).await.map_err(failed)?;
+        let ask = "SELECT pg_current_xact_id()::text";
+        let row = self.session.client().query_one(ask, &[]).await.map_err(failed)?;
+        let own = transaction_id(&row)?;
+        let ask = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text";
+        let started = Instant::now();
+        let mut reported = Vec::new();
+        loop {
+            let row = self.session.client().query_one(ask, &[]).await.map_err(failed)?;
+            if transaction_id(&row)? > own {
+                return Ok(own);
+            }
+            let blockers = slot::running_before(&self.session, own).await?;
+            report(&blockers, &mut reported);
+            if started.elapsed() > self.config.pin_timeout {
+                let seconds = self.config.pin_timeout.as_secs();
+                return Err(CreateError::Waiting { seconds, blockers });
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    /// # Errors
+    /// As [`View::pinned`].
+    pub async fn view_of(&self, pin: Pin, tables: &[TableName]) -> Result<View, ViewError> {
+        View::pinned(pin, &self.config, tables).await
+    }
+
+    /// # Errors
+    /// As [`View::later`].
+    pub async fn view_of_now(&self, tables: &[TableName]) -> Result<View, ViewError> {
+        View::later(&self.config, tables).await
+    }
+
+    /// # Errors
+    /// As [`Stream::open`].
+    pub async fn stream(
+        &self,
+        from: Lsn,
+        known: &[(RelationId, TableName)],
+    ) -> Result<Stream, StreamError> {
+        Stream::open(&self.config, from, known).await
+    }
+}
+
+/// Says what is waited for, each once.
+fn report(blockers: &[Blocker], reported: &mut Vec<Blocker>) {
+    for blocker in blockers {
+        if !reported.iter().any(|it| it.is_same(blocker)) {
+            warn!(%blocker, "waiting for a transaction to end");
+            reported.push(blocker.clone());
+        }
+    }
+}
+
+fn transaction_id(row: &tokio_postgres::Row) -> Result<TransactionId, Failure> {
+    let text: String = catalog::get(row, 0, "read a transaction id")?;
+    let id = text.parse().map_err(|_| Failure::protocol("a transaction id is no number"))?;
+    Ok(TransactionId(id))
+}
+
+/// Logs what the preflight found, and keeps what stops the pipeline.
+pub fn sort_findings(findings: Vec<Finding>) -> Vec<Finding> {
+    let mut errors = Vec::new();
+    for finding in findings {
+        match finding.severity {
+            Severity::Error => errors.push(finding),
+            Severity::Warning => warn!(%finding, "preflight"),
+            Severity::Note => info!(%finding, "preflight"),
+        }
+    }
+    errors
+}

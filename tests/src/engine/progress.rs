@@ -1,0 +1,73 @@
+//! How far a pipeline is, asked of the source and of `dovetail status`.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use tokio_postgres::Client;
+
+use super::{Engine, Setup};
+use crate::content::of_postgres;
+use crate::lines::{fold, read};
+use crate::wait::{PATIENCE, until};
+
+impl Setup {
+    /// Waits until everything that is committed now is durable at the outlets and acknowledged to the source.
+    pub async fn caught_up(&self, engine: &mut Engine, source: &Client) -> Result<()> {
+        self.caught_up_within(PATIENCE, engine, source).await
+    }
+
+    pub async fn caught_up_within(
+        &self,
+        limit: Duration,
+        engine: &mut Engine,
+        source: &Client,
+    ) -> Result<()> {
+        let end = source.query_one("SELECT pg_current_wal_flush_lsn()::text", &[]).await?;
+        let end: String = end.get(0);
+        let query = "SELECT confirmed_flush_lsn >= $2::text::pg_lsn FROM pg_replication_slots \
+                     WHERE slot_name = $1 AND active";
+        let what = format!("slot {} to be acknowledged up to {end}", self.name());
+        let wait = until(what, limit, async || {
+            engine.must_run()?;
+            let row = source.query_opt(query, &[&self.name(), &end]).await?;
+            let reached = row.and_then(|row| row.get::<_, Option<bool>>(0)).unwrap_or(false);
+            Ok(reached.then_some(()))
+        });
+        wait.await.with_context(|| engine.log())
+    }
+
+    /// Waits until `status` says that a table's scan is in `state`; that status.
+    pub async fn scan_is(&self, engine: &mut Engine, table: &str, state: &str) -> Result<Value> {
+        let reached = until(format!("the scan of {table} to be {state}"), PATIENCE, async || {
+            engine.must_run()?;
+            let status = self.status()?;
+            let tables = status["tables"].as_array().context("tables")?;
+            let reached = tables.iter().any(|it| it["table"] == table && it["scan"] == state);
+            Ok(reached.then_some(status))
+        });
+        reached.await.with_context(|| engine.log())
+    }
+
+    /// Waits until workers are reading rows.
+    pub async fn scanning(&self, engine: &mut Engine, source: &Client) -> Result<()> {
+        let query = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'dovetail' \
+                     AND state = 'active' AND query LIKE 'COPY%')";
+        let scanning = until("a worker to read rows", PATIENCE, async || {
+            engine.must_run()?;
+            Ok(source.query_one(query, &[]).await?.get::<_, bool>(0).then_some(()))
+        });
+        scanning.await.with_context(|| engine.log())
+    }
+
+    /// Fails where the tables that the lines fold to are not those of the source.
+    pub async fn lines_equal(&self, source: &Client, tables: &[&str]) -> Result<()> {
+        let mut folded = fold(&read(&self.lines_file())?)?;
+        for table in tables {
+            let there = folded.remove(*table).unwrap_or_default();
+            let differences = of_postgres(source, table).await?.differences(&there);
+            ensure!(differences.is_empty(), "{table}: {differences}");
+        }
+        Ok(())
+    }
+}
