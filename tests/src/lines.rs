@@ -114,13 +114,24 @@ impl Lives {
         Ok(())
     }
 
-    /// The lines of each life.
-    pub fn lines(&self) -> Result<Vec<Vec<Line>>> {
-        let mut lives: Vec<_> = self.starts.iter().map(|_| Vec::new()).collect();
+    /// The lines of each life, by the process that wrote them. A process that loses its connection in the middle of a
+    /// transaction may go back to its beginning: that begins a life too, and what comes again must be flagged as well.
+    pub fn lines(&self) -> Result<Vec<(usize, Vec<Line>)>> {
+        let mut lives: Vec<(usize, Vec<Line>)> =
+            (0..self.starts.len()).map(|process| (process, Vec::new())).collect();
         for (offset, line) in placed(&self.file)? {
-            let life = self.starts.iter().rposition(|start| *start <= offset);
-            let life = life.and_then(|life| lives.get_mut(life)).context("a line of no life")?;
-            life.push(line);
+            let process = self.starts.iter().rposition(|start| *start <= offset);
+            let process = process.context("a line of no life")?;
+            let at = lives.iter().rposition(|(other, _)| *other == process).unwrap_or(process);
+            let goes_back = match lives.get(at).and_then(|(_, lines)| lines.last()) {
+                Some(last) => line.redelivery && line.position()? < last.position()?,
+                None => false,
+            };
+            let at = if goes_back { at + 1 } else { at };
+            if goes_back {
+                lives.insert(at, (process, Vec::new()));
+            }
+            lives.get_mut(at).context("a life")?.1.push(line);
         }
         Ok(lives)
     }
@@ -132,13 +143,13 @@ impl Lives {
         let lives = self.lines()?;
         let streamed = |line: &&Line| line.pos.ordinal > 0;
         let mut first: BTreeMap<Position, &Line> = BTreeMap::new();
-        for line in lives.iter().flatten().filter(streamed) {
+        for line in lives.iter().flat_map(|(_, lines)| lines).filter(streamed) {
             first.entry(line.position()?).or_insert(line);
         }
         let order: Vec<_> = first.keys().copied().collect();
         let mut seen = BTreeSet::new();
         let (mut next, mut repeated) = (0, 0);
-        for (life, lines) in lives.iter().enumerate() {
+        for (life, lines) in &lives {
             let mut expected = None;
             for line in lines.iter().filter(streamed) {
                 let position = line.position()?;

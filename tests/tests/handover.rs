@@ -221,7 +221,7 @@ async fn a_kill_in_the_scan_repeats_only_the_unfinished_tables_from_the_same_pin
     let after = setup.status()?;
     assert_eq!(after["pin"], before["pin"], "the pin does not move");
     let lives = lives.lines()?;
-    let second = lives.last().context("a second life")?;
+    let (_, second) = lives.last().context("a second life")?;
     assert_eq!(reads(second, "public.small").count(), 0, "a finished table is not read again");
     let changes = second.iter().filter(|line| line.table == "public.small").count();
     assert_eq!(changes, 60, "what happened to delivered rows meanwhile arrives");
@@ -303,7 +303,7 @@ async fn every_kind_of_key_is_scanned_once() -> Result<()> {
             "CREATE TABLE ends (id bigint PRIMARY KEY);
              INSERT INTO ends VALUES (1), (9223372036854775807), (-9223372036854775808);
              CREATE TABLE sparse (id bigint PRIMARY KEY);
-             INSERT INTO sparse SELECT 9223372036854775807 - i * i * 1000000 FROM generate_series(0, 3000) i;
+             INSERT INTO sparse SELECT 9223372036854775807 - i::bigint * i * 1000000 FROM generate_series(0, 3000) i;
              CREATE TABLE composite (a int, b text, c int, PRIMARY KEY (b, a));
              INSERT INTO composite SELECT i % 50, 'b' || i / 50, i FROM generate_series(1, 3000) i;
              CREATE TABLE words (word text PRIMARY KEY);

@@ -127,8 +127,10 @@ impl Trial {
         let mut folded = None;
         if self.target == Target::Lines {
             self.lives.repeat_suffixes_only()?;
-            let lives: Vec<_> =
-                self.acknowledged.iter().copied().zip(self.lives.lines()?).collect();
+            let lives = self.lives.lines()?.into_iter();
+            let lives: Vec<_> = lives
+                .map(|(process, lines)| (self.acknowledged.get(process).copied().flatten(), lines))
+                .collect();
             let lines: Vec<_> = lives.iter().flat_map(|(_, lines)| lines).cloned().collect();
             verdict.delivered = lines.len();
             verdict.redelivered = lines.iter().filter(|line| line.redelivery).count();
