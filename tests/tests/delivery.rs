@@ -28,7 +28,12 @@ async fn acknowledged(client: &Client, slot: &str) -> Result<Lsn> {
 /// The checkpoint that a replica holds beside its rows.
 fn replica_checkpoint(replica: &Path) -> Result<Option<Lsn>> {
     let connection = Connection::open(replica)?;
-    let query = "SELECT checkpoint FROM _dovetail";
+    // An engine that was killed at its start may have left the file empty.
+    let begun = "SELECT count(*) FROM sqlite_schema WHERE name = '_dovetail'";
+    if connection.query_row(begun, [], |row| row.get::<_, i64>(0))? == 0 {
+        return Ok(None);
+    }
+    let query = "SELECT max(checkpoint) FROM _dovetail";
     let text: Option<String> = connection.query_row(query, [], |row| row.get(0))?;
     text.map(|text| text.parse().context("a log position")).transpose()
 }

@@ -4,8 +4,8 @@
 //! server, at once when it asks and otherwise by the clock; notice that the server has fallen silent. So every wait of
 //! it, for the socket or for room in the queue, is one that the clock interrupts.
 //!
-//! **Cuts.** A batch ends when it is full or the socket has nothing more, and closes what it may: at a commit, the position
-//! of that commit; inside a transaction, what was complete before it, and then `Open`. Load-bearing: a position is
+//! **Cuts.** A batch ends when it is full, or the socket has nothing more (for a moment longer inside a transaction), and
+//! closes what it may: at a commit, the position of that commit; inside a transaction, what was complete before it, and then `Open`. Load-bearing: a position is
 //! closed only together with, or after, all the events before it.
 //!
 //! **Limits.** A batch holds [`BATCH_EVENTS`] or [`BATCH_BYTES`], or one change. [`ITEMS_WAITING`] items wait, and no more than
@@ -42,6 +42,9 @@ const TICK: Duration = Duration::from_secs(1);
 /// After such a silence the server is asked for an answer, and after twice that it is taken for dead: a connection that
 /// was cut without a word (a firewall, a power failure) would otherwise be waited on for ever.
 const SILENCE: Duration = Duration::from_secs(30);
+/// How long to wait for more of an open transaction before a batch that is not full is handed over. Without it batches
+/// of a large transaction hold about ten rows, as many as the server sends while the last ones are decoded.
+const LINGER: Duration = Duration::from_millis(2);
 /// For the last words to the server.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -146,10 +149,12 @@ impl Reader {
         if self.batcher.is_empty() {
             return self.read().await;
         }
+        // Between commits there is nothing that anybody could be shown sooner, and the server sends row by row.
+        let linger = if self.builder.is_open() { LINGER } else { Duration::ZERO };
         let more = tokio::select! {
             biased;
             read = self.wire.read() => Some(read),
-            () = std::future::ready(()) => None,
+            () = pause(linger) => None,
         };
         match more {
             Some(read) => {
@@ -355,6 +360,12 @@ impl Reader {
             // It was told; it just has much to say.
             Err(_) => Ok(()),
         }
+    }
+}
+
+async fn pause(length: Duration) {
+    if !length.is_zero() {
+        tokio::time::sleep(length).await;
     }
 }
 
