@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use dovetail_tests::blockade::{hold, number};
+use dovetail_tests::blockade::number;
 use dovetail_tests::engine::Setup;
 use dovetail_tests::lines::{self, Lives};
 use dovetail_tests::postgres::{Options, Server, Version};
@@ -168,13 +168,16 @@ async fn nothing_is_acknowledged_beyond_what_is_durable_whatever_the_server_asks
     let (server, client) =
         server_with_table(Options::default().set("wal_sender_timeout", "2s")).await?;
     client.batch_execute("CREATE TABLE neighbour (id int)").await?;
-    let setup = Setup::new("p6", &server, TABLE)?.to_sqlite();
+    client.batch_execute("CREATE DATABASE replica").await?;
+    let setup = Setup::new("p6", &server, TABLE)?.to_postgres(&server);
     let mut engine = setup.run()?;
     setup.caught_up(&mut engine, &client).await?;
     let open = server.connect().await?;
     open.batch_execute("BEGIN; INSERT INTO t VALUES (1, 'open')").await?;
 
-    let held = hold(&setup.replica_file()).await?;
+    // The outlet answers nothing, and the stream goes on meanwhile.
+    let replica = server.connect_to(&server.url("replica")).await?;
+    replica.batch_execute("BEGIN; LOCK TABLE public.t IN ACCESS EXCLUSIVE MODE").await?;
     let before = insert_position(&client).await?;
     client.batch_execute("INSERT INTO t VALUES (2, 'not durable')").await?;
     let asked = "SELECT reply_time >= $2 FROM pg_stat_replication WHERE application_name = $1";
@@ -196,12 +199,13 @@ async fn nothing_is_acknowledged_beyond_what_is_durable_whatever_the_server_asks
         ensure!(behind, "{told:?} is acknowledged, and nothing after {before} is durable");
     }
     engine.kill()?;
-    drop(held);
+    replica.batch_execute("ROLLBACK").await?;
     open.batch_execute("COMMIT").await?;
 
     let mut engine = setup.run()?;
     setup.caught_up(&mut engine, &client).await?;
-    assert_eq!(number(&setup.replica_file(), "SELECT count(*) FROM t")?, Some(2));
+    let rows: i64 = replica.query_one("SELECT count(*) FROM public.t", &[]).await?.get(0);
+    assert_eq!(rows, 2);
     Ok(())
 }
 
@@ -305,6 +309,8 @@ async fn a_server_that_is_killed_under_load_is_waited_for() -> Result<()> {
     let (mut trial, workload) = Trial::new(Target::Lines, options).await?;
     let mut running = workload.start();
     let mut engine = trial.launch().await?;
+    let client = trial.client().await?;
+    trial.setup.streaming(&mut engine, &client).await?;
     for kill in [true, false, true, false] {
         running.advance(300).await?;
         engine.must_run()?;
