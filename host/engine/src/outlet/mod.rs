@@ -13,7 +13,7 @@
 //!
 //! | outlet | transactional | durable when |
 //! |---|---|---|
-//! | [`sqlite`] | yes | its transaction, checkpoint included, is committed |
+//! | [`sqlite`], [`postgres`] | yes | its transaction, checkpoint included, is committed |
 //! | [`lines`]: `file` | no | the lines are written and `fdatasync` returned |
 //! | [`lines`]: `stdout` | no | the lines are written; what the reader makes of them is its own affair |
 //! | [`discard`] | no | at once |
@@ -21,6 +21,7 @@
 pub mod discard;
 mod error;
 pub mod lines;
+pub mod postgres;
 pub mod sqlite;
 mod table;
 
@@ -76,6 +77,22 @@ pub enum Landed {
     Commit(Durable<Lsn>),
 }
 
+/// The last batch of a group behind which no source transaction is half written; `half`: one is before the group.
+pub(in crate::outlet) fn last_end(mut half: bool, group: &[Delivery]) -> Option<usize> {
+    let mut end = None;
+    for (index, delivery) in group.iter().enumerate() {
+        match delivery.closing {
+            Closing::Open => half = true,
+            Closing::Commit(_) => half = false,
+            Closing::Rows | Closing::Chunk(_) => {}
+        }
+        if !half {
+            end = Some(index);
+        }
+    }
+    end
+}
+
 /// What a batch makes durable once it is. Called by outlets when that is true, and at no other place.
 pub(in crate::outlet) fn landed(closing: Closing) -> Option<Landed> {
     match closing {
@@ -97,6 +114,7 @@ pub struct Outlet {
 enum Kind {
     Lines(Offload<lines::Lines>),
     Sqlite(sqlite::Sqlite),
+    Postgres(Box<postgres::Replica>),
     Discard(discard::Discard),
 }
 
@@ -124,7 +142,10 @@ impl Outlet {
                 Kind::Sqlite(sqlite::Sqlite::open(path, origin, target).await?)
             }
             config::Outlet::Discard => Kind::Discard(discard::Discard::new(target)),
-            _ => return Err(Error::definite("this kind of outlet is not built in", "use another")),
+            config::Outlet::Postgres { server, schema } => {
+                let replica = postgres::Replica::open(server, schema.as_deref(), origin, target);
+                Kind::Postgres(Box::new(replica.await?))
+            }
         };
         Ok(Self { kind, failed: false })
     }
@@ -133,7 +154,7 @@ impl Outlet {
     pub fn recorded(&self) -> Recorded {
         match &self.kind {
             Kind::Lines(_) | Kind::Discard(_) => Recorded::Unkept,
-            Kind::Sqlite(_) => {
+            Kind::Sqlite(_) | Kind::Postgres(_) => {
                 self.durable().map_or(Recorded::Empty, |durable| Recorded::At(durable.get()))
             }
         }
@@ -143,6 +164,7 @@ impl Outlet {
     pub fn durable(&self) -> Option<Durable<Lsn>> {
         match &self.kind {
             Kind::Sqlite(replica) => replica.recorded().map(Durable::new),
+            Kind::Postgres(replica) => replica.recorded().map(Durable::new),
             Kind::Lines(_) | Kind::Discard(_) => None,
         }
     }
@@ -159,6 +181,7 @@ impl Outlet {
         self.enter()?;
         match &mut self.kind {
             Kind::Sqlite(replica) => replica.prepare(relation, fresh).await?,
+            Kind::Postgres(replica) => replica.prepare(relation, fresh).await?,
             Kind::Lines(_) | Kind::Discard(_) => {}
         }
         self.failed = false;
@@ -181,6 +204,7 @@ impl Outlet {
                 lines.run(move |lines| lines.write(&group)).await??
             }
             Kind::Sqlite(replica) => replica.write(group).await?,
+            Kind::Postgres(replica) => replica.write(group).await?,
             Kind::Discard(outlet) => outlet.write(group),
         };
         self.failed = false;

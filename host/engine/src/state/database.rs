@@ -266,13 +266,13 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_refused_and_the_saved_record_stays() {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().expect("a directory");
         let source = Source { system: "1".into(), database: "d".into() };
         let origin = Origin { pipeline: "p".into(), source };
-        let (mut database, empty) = Database::open(directory.path(), &origin).unwrap();
+        let (mut database, empty) = Database::open(directory.path(), &origin).expect("open");
         let pages: i64 =
-            database.connection.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
-        database.connection.pragma_update(None, "max_page_count", pages).unwrap();
+            database.connection.query_row("PRAGMA page_count", [], |row| row.get(0)).expect("pages");
+        database.connection.pragma_update(None, "max_page_count", pages).expect("a limit");
         let mut record = Record { pin: Pin::Intended, ..Record::default() };
         for number in 0..10_000 {
             let table = TableName { namespace: "public".into(), name: format!("table_{number}") };
@@ -280,9 +280,9 @@ mod tests {
         }
         assert!(matches!(database.write(&record), Err(Error::DiskFull { .. })));
         drop(database);
-        let (mut database, record_now) = Database::open(directory.path(), &origin).unwrap();
+        let (mut database, record_now) = Database::open(directory.path(), &origin).expect("open");
         assert_eq!(record_now, empty);
-        database.write(&record).unwrap();
-        assert_eq!(content(&database.connection, &database.path).unwrap().record, record);
+        database.write(&record).expect("room again");
+        assert_eq!(content(&database.connection, &database.path).expect("content").record, record);
     }
 }

@@ -33,7 +33,7 @@ fn three(id: i64, city: &str, name: &str) -> Row {
 #[tokio::test]
 async fn a_column_that_is_added_comes_to_the_outlet_with_what_older_rows_hold() {
     for (initial, held) in [(Initial::Null, "-"), (Initial::Text("Bern".into()), "Bern")] {
-        for subject in Subject::transactional() {
+        for subject in Subject::transactional().await {
             let (old, new) = (first(), with_city(initial.clone()));
             let mut outlet = subject.open_with(&old).await;
             write(&mut outlet, [chunk(&old, [two(1, "ada")])]).await;
@@ -64,7 +64,7 @@ async fn a_column_that_is_added_comes_to_the_outlet_with_what_older_rows_hold() 
 
 #[tokio::test]
 async fn a_column_that_is_dropped_goes_from_the_outlet() {
-    for subject in Subject::transactional() {
+    for subject in Subject::transactional().await {
         let (old, new) = (with_city(Initial::Null), first());
         let mut outlet = subject.open_with(&old).await;
         write(&mut outlet, [chunk(&old, [three(1, "Bern", "ada")])]).await;
@@ -94,7 +94,7 @@ async fn a_change_of_definition_that_cannot_be_followed_stops_with_what_to_do() 
         ("a key", rekeyed),
         ("a volatile default", with_city(Initial::Unknown)),
     ] {
-        for subject in Subject::transactional() {
+        for subject in Subject::transactional().await {
             let old = first();
             let mut outlet = subject.open_with(&old).await;
             write(&mut outlet, [chunk(&old, [two(1, "ada")])]).await;
@@ -113,7 +113,7 @@ async fn a_change_of_definition_that_cannot_be_followed_stops_with_what_to_do() 
 
 #[tokio::test]
 async fn a_column_that_the_operator_added_is_taken_as_it_is() {
-    for subject in Subject::transactional() {
+    for subject in Subject::transactional().await {
         let (old, new) = (first(), with_city(Initial::Unknown));
         let mut outlet = subject.open_with(&old).await;
         write(&mut outlet, [chunk(&old, [two(1, "ada")])]).await;
@@ -130,7 +130,7 @@ async fn a_column_that_the_operator_added_is_taken_as_it_is() {
 
 #[tokio::test]
 async fn a_changed_definition_goes_back_with_its_transaction() {
-    for subject in Subject::transactional() {
+    for subject in Subject::transactional().await {
         let (old, new) = (first(), with_city(Initial::Null));
         let mut outlet = subject.open_with(&old).await;
         write(&mut outlet, [chunk(&old, [two(1, "ada")])]).await;

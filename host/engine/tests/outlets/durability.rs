@@ -21,7 +21,7 @@ fn commits(landed: &[Landed]) -> Vec<Lsn> {
 
 #[tokio::test]
 async fn chunks_and_commits_land_in_their_order() {
-    for subject in Subject::all() {
+    for subject in Subject::all().await {
         let people = people();
         let mut outlet = subject.open_with(&people).await;
         let landed = write(
@@ -40,7 +40,7 @@ async fn chunks_and_commits_land_in_their_order() {
 
 #[tokio::test]
 async fn a_checkpoint_is_recorded_with_its_rows_and_survives() {
-    for subject in Subject::transactional() {
+    for subject in Subject::transactional().await {
         let people = people();
         let mut outlet = subject.open_with(&people).await;
         assert_eq!(outlet.recorded(), Recorded::Empty);
@@ -60,7 +60,7 @@ async fn a_checkpoint_is_recorded_with_its_rows_and_survives() {
 
 #[tokio::test]
 async fn half_a_transaction_is_never_visible_and_lands_with_its_commit() {
-    for subject in Subject::transactional() {
+    for subject in Subject::transactional().await {
         let people = people();
         let mut outlet = subject.open_with(&people).await;
         let first = part(300, 1, [insert(&people, row(2, "half", "-"))], Closing::Open);
@@ -92,7 +92,7 @@ async fn half_a_transaction_is_never_visible_and_lands_with_its_commit() {
 
 #[tokio::test]
 async fn half_a_transaction_is_gone_after_a_crash_and_comes_again_whole() {
-    for subject in Subject::transactional() {
+    for subject in Subject::transactional().await {
         let people = people();
         let mut outlet = subject.open_with(&people).await;
         let changes = || [insert(&people, row(1, "ada", "a")), insert(&people, row(2, "bob", "b"))];
@@ -109,7 +109,7 @@ async fn half_a_transaction_is_gone_after_a_crash_and_comes_again_whole() {
 
 #[tokio::test]
 async fn a_key_change_may_be_cut_by_a_batch_but_not_by_a_crash() {
-    for subject in Subject::transactional() {
+    for subject in Subject::transactional().await {
         let people = people();
         let mut outlet = subject.open_with(&people).await;
         write(&mut outlet, [chunk(&people, [row(1, "ada", "large")])]).await;
@@ -125,7 +125,7 @@ async fn a_key_change_may_be_cut_by_a_batch_but_not_by_a_crash() {
 /// The state lost the race: the outlet committed, the engine died, the source sends it all again.
 #[tokio::test]
 async fn a_repetition_from_before_the_recorded_checkpoint_has_no_effect() {
-    for subject in Subject::transactional() {
+    for subject in Subject::transactional().await {
         let (people, log) = (people(), keyless());
         let history = || {
             let moved = move_row(&people, key_only(1), row(5, "ada", "~"));
@@ -162,7 +162,7 @@ async fn a_repetition_from_before_the_recorded_checkpoint_has_no_effect() {
 
 #[tokio::test]
 async fn a_scan_that_is_repeated_behind_its_barrier_leaves_no_ghost() {
-    for subject in Subject::all() {
+    for subject in Subject::all().await {
         let people = people();
         let mut outlet = subject.open_with(&people).await;
         write(&mut outlet, [chunk(&people, [row(1, "ada", "a"), row(2, "gone", "g")])]).await;
@@ -183,7 +183,7 @@ async fn a_scan_that_is_repeated_behind_its_barrier_leaves_no_ghost() {
 
 #[tokio::test]
 async fn records_that_are_routed_elsewhere_are_passed_over() {
-    for subject in Subject::all() {
+    for subject in Subject::all().await {
         let people = people();
         let mut outlet = subject.open_with(&people).await;
         let mut delivery = transaction(200, [1, 2, 3].map(|id| insert(&people, row(id, "x", "y"))));
@@ -198,7 +198,7 @@ async fn records_that_are_routed_elsewhere_are_passed_over() {
 
 #[tokio::test]
 async fn a_line_that_a_crash_tore_is_cut_off_and_the_file_goes_on() {
-    let subject = Subject::new(Place::File);
+    let subject = Subject::new(Place::File).await;
     let people = people();
     let mut outlet = subject.open_with(&people).await;
     write(&mut outlet, [transaction(200, [insert(&people, row(1, "ada", "a"))])]).await;
@@ -213,7 +213,7 @@ async fn a_line_that_a_crash_tore_is_cut_off_and_the_file_goes_on() {
 
 #[tokio::test]
 async fn the_id_of_a_change_is_the_same_when_it_comes_again() {
-    let subject = Subject::new(Place::File);
+    let subject = Subject::new(Place::File).await;
     let people = people();
     let mut outlet = subject.open_with(&people).await;
     let deliveries = |redelivery: bool| {
@@ -238,7 +238,7 @@ async fn the_id_of_a_change_is_the_same_when_it_comes_again() {
 
 #[tokio::test]
 async fn a_message_is_a_line_and_no_row() {
-    for subject in Subject::all() {
+    for subject in Subject::all().await {
         let message = Change::Message {
             prefix: "audit \"log\"".into(),
             content: bytes::Bytes::from_static(b"\x00\xff"),

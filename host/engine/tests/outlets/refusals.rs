@@ -26,7 +26,7 @@ fn definite<T: std::fmt::Debug>(result: Result<T, Error>, words: &str) {
 
 #[tokio::test]
 async fn a_table_of_somebody_else_that_holds_rows_is_not_written_to() {
-    for subject in Subject::transactional() {
+    for subject in Subject::transactional().await {
         let people = people();
         subject.open().await.close().await.expect("closed");
         subject
@@ -49,7 +49,7 @@ async fn a_table_of_somebody_else_that_holds_rows_is_not_written_to() {
 
 #[tokio::test]
 async fn an_empty_table_of_the_operator_is_used_if_it_fits() {
-    for subject in Subject::transactional() {
+    for subject in Subject::transactional().await {
         let people = people();
         subject.open().await.close().await.expect("closed");
         subject
@@ -62,7 +62,7 @@ async fn an_empty_table_of_the_operator_is_used_if_it_fits() {
         assert_eq!(subject.rows(&people).await, texts([row(1, "ada", "a")]), "{:?}", subject.place);
         outlet.close().await.expect("closed");
         for misfit in ["(id BIGINT, name TEXT, note TEXT)", "(id BIGINT PRIMARY KEY, name TEXT)"] {
-            let subject = Subject::new(subject.place);
+            let subject = Subject::new(subject.place).await;
             subject.open().await.close().await.expect("closed");
             subject.operate(&format!("CREATE TABLE people {misfit}")).await;
             let mut outlet = subject.open().await;
@@ -73,7 +73,7 @@ async fn an_empty_table_of_the_operator_is_used_if_it_fits() {
 
 #[tokio::test]
 async fn a_replica_of_another_source_is_refused() {
-    for subject in Subject::transactional() {
+    for subject in Subject::transactional().await {
         subject.open().await.close().await.expect("closed");
         let mut other = origin();
         other.source.system = "9999".into();
@@ -86,7 +86,7 @@ async fn a_replica_of_another_source_is_refused() {
 
 #[tokio::test]
 async fn two_pipelines_do_not_share_a_table() {
-    for subject in Subject::transactional() {
+    for subject in Subject::transactional().await {
         let people = people();
         subject.open_with(&people).await.close().await.expect("closed");
         let neighbour = Origin { pipeline: "neighbour".into(), ..origin() };
@@ -97,7 +97,7 @@ async fn two_pipelines_do_not_share_a_table() {
 
 #[tokio::test]
 async fn a_table_that_somebody_dropped_is_missed() {
-    for subject in Subject::transactional() {
+    for subject in Subject::transactional().await {
         let people = people();
         let mut outlet = subject.open_with(&people).await;
         write(&mut outlet, [chunk(&people, [row(1, "ada", "a")])]).await;
@@ -132,7 +132,7 @@ async fn emissions_are_rows_or_tombstones_for_a_table_and_anything_for_lines() {
         let moved = Row::clone(&row(5, "emitted", "x"));
         [Payload::Row(moved), Payload::Tombstone, Payload::Bytes(Bytes::from_static(b"\x01"))]
     };
-    for subject in Subject::all() {
+    for subject in Subject::all().await {
         let people = people();
         let mut outlet = subject.open_with(&people).await;
         write(&mut outlet, [chunk(&people, [row(1, "ada", "a")])]).await;
@@ -190,7 +190,7 @@ async fn a_place_that_cannot_be_written_is_refused() {
 
 #[tokio::test]
 async fn a_file_has_one_writer() {
-    let subject = Subject::new(Place::File);
+    let subject = Subject::new(Place::File).await;
     let first = subject.open().await;
     definite(subject.try_open(&origin()).await, "another process");
     first.close().await.expect("closed");
@@ -199,7 +199,7 @@ async fn a_file_has_one_writer() {
 
 #[tokio::test]
 async fn sqlite_names_that_differ_only_in_case_are_refused() {
-    let subject = Subject::new(Place::Sqlite);
+    let subject = Subject::new(Place::Sqlite).await;
     let (lower, upper) = (
         relation("t", vec![column("a", "int8")], &[0]),
         relation("T", vec![column("a", "int8")], &[0]),

@@ -7,7 +7,7 @@ use dovetail_core::seam::Recorded;
 
 #[tokio::test]
 async fn inserts_updates_and_deletes_leave_the_rows_of_the_source() {
-    for subject in Subject::all() {
+    for subject in Subject::all().await {
         let people = people();
         let mut outlet = subject.open_with(&people).await;
         write(
@@ -36,7 +36,7 @@ async fn inserts_updates_and_deletes_leave_the_rows_of_the_source() {
 
 #[tokio::test]
 async fn changes_of_one_key_in_one_group_keep_their_order() {
-    for subject in Subject::all() {
+    for subject in Subject::all().await {
         let people = people();
         let mut outlet = subject.open_with(&people).await;
         write(
@@ -61,7 +61,7 @@ async fn changes_of_one_key_in_one_group_keep_their_order() {
 
 #[tokio::test]
 async fn a_column_that_was_not_in_the_log_keeps_its_value() {
-    for subject in Subject::all() {
+    for subject in Subject::all().await {
         let people = people();
         let mut outlet = subject.open_with(&people).await;
         write(&mut outlet, [chunk(&people, [row(1, "ada", "large"), row(2, "bob", "-")])]).await;
@@ -80,7 +80,7 @@ async fn a_column_that_was_not_in_the_log_keeps_its_value() {
 
 #[tokio::test]
 async fn a_column_that_nobody_has_is_refused_and_nothing_lands() {
-    for subject in Subject::transactional() {
+    for subject in Subject::transactional().await {
         let people = people();
         let mut outlet = subject.open_with(&people).await;
         let result = try_write(
@@ -102,7 +102,7 @@ async fn a_column_that_nobody_has_is_refused_and_nothing_lands() {
 
 #[tokio::test]
 async fn a_key_change_moves_the_row_with_what_the_log_left_out() {
-    for subject in Subject::all() {
+    for subject in Subject::all().await {
         let people = people();
         let mut outlet = subject.open_with(&people).await;
         write(
@@ -129,7 +129,7 @@ async fn a_key_change_moves_the_row_with_what_the_log_left_out() {
 
 #[tokio::test]
 async fn keys_that_change_places_do_not_meet() {
-    for subject in Subject::all() {
+    for subject in Subject::all().await {
         let people = people();
         let mut outlet = subject.open_with(&people).await;
         write(&mut outlet, [chunk(&people, [row(1, "ada", "a"), row(2, "bob", "b")])]).await;
@@ -146,7 +146,7 @@ async fn keys_that_change_places_do_not_meet() {
 
 #[tokio::test]
 async fn half_of_a_key_change_whose_other_half_a_plugin_took_is_a_delete() {
-    for subject in Subject::all() {
+    for subject in Subject::all().await {
         let people = people();
         let mut outlet = subject.open_with(&people).await;
         write(&mut outlet, [chunk(&people, [row(1, "ada", "a"), row(2, "bob", "b")])]).await;
@@ -160,7 +160,7 @@ async fn half_of_a_key_change_whose_other_half_a_plugin_took_is_a_delete() {
 
 #[tokio::test]
 async fn a_table_without_a_key_keeps_equal_rows_apart() {
-    for subject in Subject::all() {
+    for subject in Subject::all().await {
         let log = keyless();
         let mut outlet = subject.open_with(&log).await;
         write(&mut outlet, [chunk(&log, [row(1, "a", "-"), row(1, "a", "-"), row(1, "a", "-")])])
@@ -184,7 +184,7 @@ async fn a_table_without_a_key_keeps_equal_rows_apart() {
 
 #[tokio::test]
 async fn an_old_row_that_is_not_there_is_refused() {
-    for subject in Subject::transactional() {
+    for subject in Subject::transactional().await {
         let log = keyless();
         for change in
             [delete(&log, row(1, "a", "-")), update_from(&log, row(1, "a", "-"), row(1, "b", "-"))]
@@ -198,7 +198,7 @@ async fn an_old_row_that_is_not_there_is_refused() {
 
 #[tokio::test]
 async fn a_key_that_is_spelled_differently_is_one_row() {
-    for subject in Subject::transactional() {
+    for subject in Subject::transactional().await {
         let prices =
             relation("prices", vec![column("price", "numeric"), column("n", "int4")], &[0]);
         let price = |text: &str, n| {
@@ -218,7 +218,7 @@ async fn a_key_that_is_spelled_differently_is_one_row() {
 
 #[tokio::test]
 async fn a_truncate_empties_the_table_and_what_follows_stays() {
-    for subject in Subject::all() {
+    for subject in Subject::all().await {
         let (people, log) = (people(), keyless());
         let mut outlet = subject.open_with(&people).await;
         outlet.prepare(&log, true).await.expect("ready");

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use dovetail::config;
 use dovetail::origin::{Origin, Source};
@@ -10,8 +11,10 @@ use dovetail::outlet::{Delivery, Error, Landed, Outlet};
 use dovetail_core::decode::print::{self, Printed};
 use dovetail_core::schema::{Kind, Relation};
 use dovetail_core::value::Value;
+use dovetail_tests::postgres::{PASSWORD, Server, Version};
 use rusqlite::types::ValueRef;
 use tempfile::TempDir;
+use tokio_postgres::Client;
 
 /// Rows as PostgreSQL prints them, sorted.
 pub(crate) type Rows = Vec<Vec<Option<String>>>;
@@ -20,12 +23,59 @@ pub(crate) type Rows = Vec<Vec<Option<String>>>;
 pub(crate) enum Place {
     File,
     Sqlite,
+    Postgres,
 }
 
 #[derive(Debug)]
 pub(crate) struct Subject {
     pub(crate) place: Place,
     directory: TempDir,
+    database: Option<Database>,
+}
+
+/// A database of this subject's own, on the server that the tests which run at the moment share.
+#[derive(Debug)]
+struct Database {
+    server: Arc<Server>,
+    name: String,
+}
+
+impl Database {
+    async fn create() -> Self {
+        static SHARED: Mutex<Weak<Server>> = Mutex::new(Weak::new());
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let server = {
+            let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+            shared.upgrade().unwrap_or_else(|| {
+                let started = Arc::new(Server::start(Version::V15).expect("a private server"));
+                *shared = Arc::downgrade(&started);
+                started
+            })
+        };
+        let name = format!("replica_{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        let client = server.connect().await.expect("a connection");
+        client.batch_execute(&format!("CREATE DATABASE {name}")).await.expect("a database");
+        Self { server, name }
+    }
+
+    async fn client(&self) -> Client {
+        let client = self.server.connect_to(&self.server.url(&self.name)).await.expect("connect");
+        let settings = "SET TimeZone = 'UTC'; SET extra_float_digits = 3";
+        client.batch_execute(settings).await.expect("settings");
+        client
+    }
+
+    fn config(&self) -> config::Outlet {
+        let server = config::Server {
+            host: "127.0.0.1".into(),
+            port: self.server.port(),
+            database: self.name.clone(),
+            user: "postgres".into(),
+            password: Some(config::Secret::new(PASSWORD.into())),
+            tls: config::Tls { mode: config::SslMode::Disable, root_certificates: None },
+        };
+        config::Outlet::Postgres { server, schema: None }
+    }
 }
 
 pub(crate) fn origin() -> Origin {
@@ -35,17 +85,27 @@ pub(crate) fn origin() -> Origin {
 
 impl Subject {
     /// Every outlet of rows.
-    pub(crate) fn all() -> Vec<Self> {
-        [Place::File, Place::Sqlite].map(Self::new).into()
+    pub(crate) async fn all() -> Vec<Self> {
+        let mut all = Self::transactional().await;
+        all.push(Self::new(Place::File).await);
+        all
     }
 
     /// Those that hold tables and a checkpoint.
-    pub(crate) fn transactional() -> Vec<Self> {
-        [Place::Sqlite].map(Self::new).into()
+    pub(crate) async fn transactional() -> Vec<Self> {
+        vec![Self::new(Place::Sqlite).await, Self::new(Place::Postgres).await]
     }
 
-    pub(crate) fn new(place: Place) -> Self {
-        Self { place, directory: tempfile::tempdir().expect("a directory") }
+    pub(crate) async fn new(place: Place) -> Self {
+        let database = match place {
+            Place::Postgres => Some(Database::create().await),
+            Place::File | Place::Sqlite => None,
+        };
+        Self { place, directory: tempfile::tempdir().expect("a directory"), database }
+    }
+
+    fn database(&self) -> &Database {
+        self.database.as_ref().expect("a subject of this place has one")
     }
 
     pub(crate) fn path(&self) -> PathBuf {
@@ -57,6 +117,7 @@ impl Subject {
         let config = match self.place {
             Place::File => config::Outlet::File { path },
             Place::Sqlite => config::Outlet::Sqlite { path },
+            Place::Postgres => self.database().config(),
         };
         Outlet::open(&config, origin, 0).await
     }
@@ -80,6 +141,9 @@ impl Subject {
                 let connection = rusqlite::Connection::open(self.path()).expect("open");
                 connection.execute_batch(sql).expect(sql);
             }
+            Place::Postgres => {
+                self.database().client().await.batch_execute(sql).await.expect(sql);
+            }
         }
     }
 
@@ -88,6 +152,7 @@ impl Subject {
         let mut rows = match self.place {
             Place::File => self.folded_lines(relation),
             Place::Sqlite => self.sqlite_rows(relation),
+            Place::Postgres => self.postgres_rows(relation).await,
         };
         rows.sort();
         rows
@@ -109,6 +174,21 @@ impl Subject {
             relation.columns.iter().enumerate().map(cell).collect()
         };
         statement.query_map([], read).expect("rows").collect::<Result<_, _>>().expect("rows")
+    }
+
+    /// By the types' own output functions, which a cast to text is not for every type.
+    async fn postgres_rows(&self, relation: &Relation) -> Rows {
+        let cells: Vec<_> = relation
+            .columns
+            .iter()
+            .map(|column| format!("\"{}\"", column.name.replace('"', "\"\"")))
+            .map(|name| format!("CASE WHEN {name} IS NOT NULL THEN format('%s', {name}) END"))
+            .collect();
+        let name = relation.table.name.replace('"', "\"\"");
+        let sql = format!("SELECT {} FROM public.\"{name}\"", cells.join(", "));
+        let rows = self.database().client().await.query(&sql, &[]).await.expect(&sql);
+        let row = |row: &tokio_postgres::Row| (0..row.len()).map(|cell| row.get(cell)).collect();
+        rows.iter().map(row).collect()
     }
 
     /// Folds the lines into the table that they describe. A line whose id was seen is a repetition.

@@ -106,7 +106,7 @@ fn holder(type_name: &str) -> Arc<Relation> {
 #[tokio::test]
 async fn a_value_of_every_kind_comes_back_by_every_way_in() {
     for (type_name, values) in samples() {
-        for subject in Subject::all() {
+        for subject in Subject::all().await {
             let holder = holder(type_name);
             let mut outlet = subject.open_with(&holder).await;
             let numbered = |from: i64| -> Vec<Row> {
@@ -130,7 +130,7 @@ async fn a_value_of_every_kind_comes_back_by_every_way_in() {
 #[tokio::test]
 async fn a_value_of_every_kind_finds_its_row_when_there_is_no_key() {
     for (type_name, values) in samples() {
-        for subject in Subject::transactional() {
+        for subject in Subject::transactional().await {
             let holder =
                 relation("holder", vec![column("id", "int8"), column("value", type_name)], &[]);
             let mut outlet = subject.open_with(&holder).await;
@@ -160,7 +160,7 @@ async fn a_value_of_every_kind_finds_its_row_as_a_key() {
         if !can_be_a_key(type_name) {
             continue;
         }
-        for subject in Subject::transactional() {
+        for subject in Subject::transactional().await {
             let holder =
                 relation("holder", vec![column("value", type_name), column("n", "int8")], &[0]);
             let mut outlet = subject.open_with(&holder).await;
@@ -217,7 +217,7 @@ fn the_samples_have_every_kind() {
 
 #[tokio::test]
 async fn odd_names_of_tables_and_columns_are_only_names() {
-    for subject in Subject::transactional() {
+    for subject in Subject::transactional().await {
         let odd = relation(
             "Odd \"table\".x",
             vec![

@@ -22,7 +22,7 @@ use crate::origin::Origin;
 use crate::outlet::table::{
     self, Action, Due, Move, Write, available, incomplete, is_behind, missing_row,
 };
-use crate::outlet::{Delivery, Error, Landed, landed};
+use crate::outlet::{Delivery, Error, Landed, landed, last_end};
 
 /// How long another process (a reader that checkpoints, a backup) may hold the file before the chain is told.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -83,7 +83,7 @@ impl Replica {
     }
 
     pub(super) fn write(&mut self, group: &[Delivery]) -> Result<Vec<Landed>, Error> {
-        let end = self.last_end(group);
+        let end = last_end(self.half, group);
         let mut results = Vec::new();
         let mut checkpoint = None;
         for (index, delivery) in group.iter().enumerate() {
@@ -109,23 +109,6 @@ impl Replica {
             }
         }
         Ok(results)
-    }
-
-    /// The last batch of the group behind which no source transaction is half written.
-    fn last_end(&self, group: &[Delivery]) -> Option<usize> {
-        let mut half = self.half;
-        let mut end = None;
-        for (index, delivery) in group.iter().enumerate() {
-            match delivery.closing {
-                Closing::Open => half = true,
-                Closing::Commit(_) => half = false,
-                Closing::Rows | Closing::Chunk(_) => {}
-            }
-            if !half {
-                end = Some(index);
-            }
-        }
-        end
     }
 
     fn begin(&mut self) -> Result<(), Error> {
