@@ -12,3 +12,4 @@ pub mod session;
 pub mod trial;
 pub mod wait;
 pub mod workload;
+pub mod world;

@@ -404,6 +404,8 @@ impl<'a> Driver<'a> {
         self.caught_up_at = Some(self.source.flushed().await?);
         let stream = self.source.stream(from, &self.scanned).await?;
         self.streamed_from = from;
+        // Says where the stream begins, so that an outlet that is emptied before its first checkpoint is recognised.
+        lanes(&mut self.lanes)?.dispatch(Vec::new(), Closing::Commit(from)).await?;
         info!({ field::POSITION } = %from, "streaming");
         self.reading = Reading::Stream(stream);
         Ok(())

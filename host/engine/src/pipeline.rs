@@ -123,7 +123,7 @@ impl Begun {
         let source = Source::connect(&config.source).await?;
         let origin = source.origin(&config.name);
         let store = Store::open(&config.state, &origin).await?;
-        preflight(&source, &store).await?;
+        preflight(config, &source, &store).await?;
         let targets = open_targets(config, &origin).await?;
         let (recorded, proof) = targets.recorded(store.record().checkpoint);
         let start = source.start(config.snapshot.mode, recorded).await?;
@@ -146,7 +146,7 @@ pub async fn check(config: &Pipeline) -> Result<Report, Error> {
     let source = Source::connect(&config.source).await?;
     let content = state::read(&config.state).await?;
     let record = content.map(|content| content.record).unwrap_or_default();
-    let findings = source.findings(&record).await?;
+    let findings = source.findings(&record, config.snapshot.mode).await?;
     Ok(Report { pipeline: config.name.clone(), findings })
 }
 
@@ -171,8 +171,9 @@ fn load(config: &Pipeline) -> Result<Plugins, Error> {
     Ok(Plugins::load(&config.plugins, &config.state.join("compiled"), targets)?)
 }
 
-async fn preflight(source: &Source, store: &Store) -> Result<(), Error> {
-    let errors = sort_findings(source.findings(store.record()).await?);
+async fn preflight(config: &Pipeline, source: &Source, store: &Store) -> Result<(), Error> {
+    let findings = source.findings(store.record(), config.snapshot.mode).await?;
+    let errors = sort_findings(findings);
     if !errors.is_empty() {
         return Err(Error::NotReady(errors));
     }

@@ -76,10 +76,8 @@ pub enum TrapKind {
     Unreachable,
     /// It called `exit`.
     Exit,
-    /// It handed back more bytes than it may.
-    Output,
-    /// What it handed back breaks the rules of the interface's types: text that is not UTF-8, an unknown case, a
-    /// pointer beyond its memory.
+    /// What it handed back breaks the rules of the interface's types (text that is not UTF-8, an unknown case, a
+    /// pointer beyond its memory), or is more than it may hand back.
     Abi,
     /// It called a part of WASI that plugins are not given.
     Denied,
@@ -97,7 +95,6 @@ impl TrapKind {
             Self::Stack => "stack",
             Self::Unreachable => "unreachable",
             Self::Exit => "exit",
-            Self::Output => "output",
             Self::Abi => "abi",
             Self::Denied => "denied",
             Self::Other => "other",

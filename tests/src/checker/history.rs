@@ -132,6 +132,8 @@ pub struct History {
     pub rolled_back: Vec<(RowKey, Image)>,
     /// What committed before has to be found in the scan, not in the stream.
     pub pin: Option<Lsn>,
+    /// The same for tables that were added later.
+    pub added: BTreeMap<Arc<str>, Lsn>,
     pub lives: Vec<Life>,
     /// At rest: writers have stopped and the engine has caught up. Otherwise only what can be told before the end is
     /// judged.
@@ -141,7 +143,8 @@ pub struct History {
 /// The two ends, when nothing moves any more.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct AtRest {
-    pub source: Rows,
+    /// `None` where nothing was scanned, so that the two need not be equal.
+    pub source: Option<Rows>,
     /// `None` where the outlet is a log: what was delivered is folded instead.
     pub outlet: Option<Rows>,
 }

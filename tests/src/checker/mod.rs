@@ -61,14 +61,15 @@ fn delivered_positions(history: &History) -> BTreeMap<u64, dovetail_core::positi
 
 /// I4.
 fn converged(at_rest: &AtRest, folded: &Rows) -> Vec<Violation> {
+    let Some(source) = &at_rest.source else { return Vec::new() };
     let outlet = at_rest.outlet.as_ref().unwrap_or(folded);
-    let rows: BTreeSet<_> = at_rest.source.keys().chain(outlet.keys()).collect();
-    let differing = rows.into_iter().filter(|row| at_rest.source.get(*row) != outlet.get(*row));
+    let rows: BTreeSet<_> = source.keys().chain(outlet.keys()).collect();
+    let differing = rows.into_iter().filter(|row| source.get(*row) != outlet.get(*row));
     differing
         .map(|row| Violation {
             invariant: Invariant::Convergence,
             subject: Subject::Row(row.clone()),
-            expected: Fact::SourceHolds(at_rest.source.get(row).copied()),
+            expected: Fact::SourceHolds(source.get(row).copied()),
             found: Fact::OutletHolds(outlet.get(row).copied()),
         })
         .collect()

@@ -3,10 +3,13 @@
 //! All start from one run. Before the pin at 15, transaction 1 inserts a. Then 2 updates a and inserts b, and 3 deletes
 //! b. The engine scans a, streams 2 and 3, and saves and acknowledges after each.
 
+use std::collections::BTreeMap;
+
 use dovetail_core::position::{Lsn, Position};
 
 use super::history::{
-    AtRest, Delivered, History, Image, Life, Observation, Operation, RowKey, Transaction, Write,
+    AtRest, Delivered, History, Image, Life, Observation, Operation, RowKey, Rows, Transaction,
+    Write,
 };
 use super::{Invariant, judge};
 
@@ -97,6 +100,7 @@ fn run(lives: Vec<Life>) -> History {
         ],
         rolled_back: vec![(row("a"), image(99))],
         pin: Some(Lsn::new(15)),
+        added: BTreeMap::new(),
         lives,
         at_rest: None,
     }
@@ -104,7 +108,7 @@ fn run(lives: Vec<Life>) -> History {
 
 fn at_rest(mut history: History) -> History {
     let source = [(row("a"), image(2))].into_iter().collect();
-    history.at_rest = Some(AtRest { source, outlet: None });
+    history.at_rest = Some(AtRest { source: Some(source), outlet: None });
     history
 }
 
@@ -236,7 +240,7 @@ fn i4_sees_the_ghost_that_a_scan_left() {
     let mut history = at_rest(one_life(ghost));
     history.transactions.truncate(2);
     history.transactions[1].writes = vec![Write::Insert(row("b"), image(1))];
-    history.at_rest.as_mut().unwrap().source = [(row("a"), image(1))].into_iter().collect();
+    history.at_rest.as_mut().unwrap().source = Some([(row("a"), image(1))].into_iter().collect());
     history.transactions.push(transaction(3, vec![Write::Delete(row("b"))]));
     assert!(judge(&history).iter().any(|it| it.invariant == Invariant::Convergence));
     assert_clean(&at_rest(one_life(with_barrier)));
@@ -306,7 +310,7 @@ fn a_moved_key_and_a_truncate_are_followed() {
     let moved = Write::Move { from: row("a"), to: row("c"), image: image(1) };
     history.transactions[1].writes = vec![moved];
     history.transactions[2].writes = vec![Write::Truncate("t".into())];
-    history.at_rest = Some(AtRest::default());
+    history.at_rest = Some(AtRest { source: Some(Rows::new()), outlet: None });
     assert_clean(&history);
     history.lives[0].observations.remove(4);
     assert_breaks(Invariant::DurabilityOrder, &history);

@@ -58,7 +58,6 @@ impl<'a> Walk<'a> {
         let mut by_commit: Vec<_> =
             known.filter_map(|(index, commit)| Some(((*commit)?, index))).collect();
         by_commit.sort_unstable();
-        let verified = by_commit.partition_point(|(commit, _)| Some(*commit) < history.pin);
         Self {
             history,
             ledger,
@@ -69,7 +68,7 @@ impl<'a> Walk<'a> {
             seen: BTreeMap::new(),
             unshown: BTreeSet::new(),
             by_commit,
-            verified,
+            verified: 0,
             saved: None,
             acknowledged: None,
             log_lost: None,
@@ -354,10 +353,6 @@ impl<'a> Walk<'a> {
     /// I1, at rest.
     pub(super) fn nothing_is_missing(&mut self) {
         for transaction in 0..self.ledger.writes.len() {
-            let commit = self.ledger.commits[transaction];
-            if commit.is_some() && commit < self.history.pin {
-                continue;
-            }
             let Some((row, index)) = self.missing(transaction) else { continue };
             let expected = self.written(&row, index);
             self.report(Invariant::NoLoss, Subject::Row(row), expected, Fact::NotDelivered);
@@ -366,11 +361,17 @@ impl<'a> Walk<'a> {
 
     /// The transaction's first change that did not come, and is in no scanned row either.
     fn missing(&self, transaction: usize) -> Option<(RowKey, usize)> {
+        let commit = self.ledger.commits[transaction];
         let writes = self.ledger.writes[transaction].iter();
         writes
+            .filter(|(row, _)| commit.is_none() || commit >= self.pin(&row.table))
             .filter(|(row, index)| !self.is_delivered(row, *index))
             .find(|(row, index)| !self.is_superseded(row, *index))
             .cloned()
+    }
+
+    fn pin(&self, table: &str) -> Option<Lsn> {
+        self.history.added.get(table).copied().or(self.history.pin)
     }
 
     fn is_delivered(&self, row: &RowKey, index: usize) -> bool {
@@ -379,8 +380,8 @@ impl<'a> Walk<'a> {
     }
 
     /// Whether a scan explains that a change did not come: a row of it holds this write or a later one; or there is no
-    /// row, because the run of changes that did not come ends without one (or is truncated after that), the outlet
-    /// holds nothing older, and the stream had reached neither the key nor the transaction in this table.
+    /// row, because one of the changes that did not come took it away (or it is truncated after them), the outlet holds
+    /// nothing older, and the stream had reached neither the key nor the transaction in this table.
     fn is_superseded(&self, row: &RowKey, index: usize) -> bool {
         let none = Trace::default();
         let trace = self.traces.get(row).unwrap_or(&none);
@@ -391,7 +392,8 @@ impl<'a> Walk<'a> {
         let came = |index: usize| trace.delivered.get(index) == Some(&true);
         let end = (index..entries.len()).find(|index| came(*index)).unwrap_or(entries.len());
         let effect = |index: usize| entries.get(index).map(|entry| entry.effect);
-        let gone = matches!(effect(end - 1), Some(Effect::Delete | Effect::Truncate))
+        let gone = (index..end)
+            .any(|index| matches!(effect(index), Some(Effect::Delete | Effect::Truncate)))
             || effect(end) == Some(Effect::Truncate);
         let older_row = trace.present.is_some_and(|present| present < index);
         let reached = trace.streamed_first.is_some_and(|first| first <= index);

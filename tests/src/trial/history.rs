@@ -37,8 +37,9 @@ pub(super) fn of(
         rolled_back: rolled_back(record, &transactions)?,
         transactions,
         pin,
+        added: BTreeMap::new(),
         lives: lives.collect::<Result<_>>()?,
-        at_rest: Some(AtRest { source, outlet: None }),
+        at_rest: Some(AtRest { source: Some(source), outlet: None }),
     })
 }
 

@@ -5,9 +5,12 @@
 //! each has another cause and another cure. In particular the server does not complain when a slot stands past the
 //! position that is asked for: it silently skips what lies between.
 
-use crate::position::Lsn;
+use std::collections::BTreeSet;
 
-use super::protocol::{Recorded, Refusal, Slot, Start};
+use crate::position::Lsn;
+use crate::schema::TableName;
+
+use super::protocol::{Mode, Recorded, Refusal, Slot, Start};
 use super::record::{Pin, Record};
 
 /// Where the stream goes on; `None` before there is a pin.
@@ -19,6 +22,7 @@ pub(super) fn resume_position(record: &Record, outlet: Option<Lsn>) -> Option<Ls
 pub(super) fn examine(record: &Record, start: &Start) -> Result<(), Refusal> {
     match record.pin {
         Pin::At(pin) => {
+            examine_mode(record, start)?;
             let saved = record.checkpoint.unwrap_or(pin).max(pin);
             examine_resumption(saved, record.checkpoint.is_some(), start)
         }
@@ -28,6 +32,16 @@ pub(super) fn examine(record: &Record, start: &Start) -> Result<(), Refusal> {
             None => Ok(()),
         },
     }
+}
+
+/// Streaming alone would leave a table for ever as a scan left it that did not end.
+fn examine_mode(record: &Record, start: &Start) -> Result<(), Refusal> {
+    if start.mode != Mode::Never {
+        return Ok(());
+    }
+    let begun = |table: &&TableName| !record.is_done(table) && record.attempts(table) > 0;
+    let tables: BTreeSet<_> = start.tables.iter().filter(begun).cloned().collect();
+    if tables.is_empty() { Ok(()) } else { Err(Refusal::ScanUnfinished { tables }) }
 }
 
 fn examine_resumption(saved: Lsn, delivered: bool, start: &Start) -> Result<(), Refusal> {

@@ -1,4 +1,107 @@
-//! The joint of the scan and the stream.
+//! The joint of the scan and the stream: no gap, and nothing goes back.
+//!
+//! [`Seam`] decides the order in which a slot is created, its position saved, tables read and the log streamed, over
+//! any number of crashes; and which streamed changes a scan already holds. It does no input or output: the driver tells
+//! it what happened ([`Input`]), saves the [`Step`]s and performs the [`Action`]s that it asks for.
+//!
+//! # What it guarantees
+//!
+//! A transaction is *in a view* when the view shows its rows. For every table there is one view that its rows at the
+//! outlet come from in the end, and the stream runs from one position R on. Nothing is lost and nothing goes back, if
+//!
+//! - (a) every transaction whose commit record starts before R is in the view,
+//! - (b) a streamed change is dropped if and only if its transaction is in the view, and
+//! - (c) of what an earlier attempt delivered, nothing is left when the view's rows come.
+//!
+//! By (a) a change is in the view or in the stream; by (b) never in both; so a key's scanned row is followed by exactly
+//! the changes that it does not contain, in the order of the log.
+//!
+//! # Why it holds
+//!
+//! **The first life** reads in the view that was exported with the slot. The server guarantees that it contains exactly
+//! what was committed before `consistent_point`, and R is that point: (a) holds, no streamed change is in the view, so
+//! (b) needs no fence, and there was no earlier attempt.
+//!
+//! **After a crash or the loss of the view** the exported snapshot is gone for ever. What is not done is read again in
+//! a later view:
+//! - (a) The pin has not moved, so R is not later than it was. That alone is not enough: a commit record can be before R,
+//!   and the rows still be invisible, while the transaction waits for a synchronous standby. So the view is opened only
+//!   after every transaction with a smaller id than one taken now has ended ([`Action::Settle`]), which the seam checks
+//!   against the fence. Ids are assigned before commit records are written, R was known before that id was taken, so no
+//!   transaction before R can still be invisible. A snapshot's own `xmax` would not do as that id: it is only one past the
+//!   last transaction that has *ended*, and the one that hangs may be beyond it.
+//! - (b) The fence is the view's own snapshot: the test is the server's own. It is saved with the table's completion, in
+//!   one step, since it is needed as long as changes from before the view's [horizon](Fenced::horizon) may be streamed
+//!   again.
+//! - (c) The attempt is counted durably before the first row goes out; so a table whose rows may be at an outlet is known
+//!   to be one, and [`Action::Truncate`] goes down the lanes before the rows of the next attempt.
+//!
+//! Tables that are done are never read again: their (a) and (b) were settled by their own view, and R only grows when a
+//! checkpoint is saved, behind which nothing is needed any more.
+//!
+//! **A fence is forgotten** when the checkpoint reaches its horizon. The horizon is the log's *insert* position, read
+//! after the view was opened: a transaction in the view has written its commit record by then, so it starts before. (The
+//! write or flush position would not do: with `synchronous_commit = off` rows are visible before their record is
+//! written out.)
+//!
+//! **A checkpoint** is saved only when everything before it is durable at the outlet, it is acknowledged to the source
+//! only when it is saved, and neither falls. An outlet that keeps the position in the transaction of its rows may be
+//! ahead of the record after a crash: the stream goes on from there, so that nothing is repeated. One that is *behind* the
+//! record was restored from an older copy: refused, as is every other pair of positions out of order (`examination`).
+//!
+//! # Counter-examples
+//!
+//! Each breaks one of the rules above, and is seeded in the explorer as a wrong driver. The numbers are those of the
+//! project's list.
+//!
+//! 1. View, then position. A commits in between: not in the view, and before R. Broken: (a). Here the view comes with the
+//!    position, in one command.
+//! 2. Crash in mid-scan; the restart takes a new pin P2 and skips the tables that are done; what they missed between P
+//!    and P2 is lost. Here [`Record::with`] cannot move a pin.
+//! 3. A chunk is put on a channel and its table is marked done; crash; the rows are lost. Here a table is done when the
+//!    outlet has made its last chunk durable ([`Input::ChunkDurable`]), and that was saved.
+//! 4. The log is lost, the operator restarts as told, and 2 happens. Here a lost or re-created slot is refused at every
+//!    start, until the operator removes the state.
+//! 5. The acknowledgement runs ahead of the outlet; crash; the server never sends the rest again. Here it follows
+//!    [`Input::Saved`].
+//! 6. and 12. A batch ends inside a transaction and carries the transaction's end; crash; its rest is lost. Here only
+//!    [`Closing::Commit`](crate::batch::Closing::Commit) is a position, and a batch that cuts a transaction has none.
+//! 9. A row is delivered in attempt A; crash; it is deleted; view B has no row, and the delete is in B's fence. Dropped,
+//!    the row stays for ever. Here the table is emptied before the rows of B.
+//! 10. TRUNCATE while the table is read: an older view then finds it empty. The changes that follow the view are streamed
+//!     onto missing rows, then the truncate itself, so nothing stays. All chunks of a table share one view here, so a
+//!     truncate cannot be inside one chunk's fence and outside another's.
+//! 11. A key changes while the table is read. Both halves carry one transaction, so one fence judges both alike.
+//! 17. The saved position is that of rows read, not of rows delivered. As 3 and 5.
+//!
+//! And three more, found while this was written:
+//! - A transaction hangs in its commit, before R and invisible; a later view is opened. It is in neither. (Settling.)
+//! - A view is lost while chunks of it are on their way; its tables are read again; news of an old chunk 0 are taken for
+//!   news of the new one, the table is done too early; crash. Here chunk numbers are not used twice in one life
+//!   ([`Due::first_chunk`]).
+//! - A table is taken out of the configuration and put back later: what happened meanwhile is in neither. Here a table
+//!   that is not wanted is no longer done.
+//!
+//! # What the driver owes
+//!
+//! - To perform actions in their order, and one pipe for scan and stream whose order every lane keeps, with truncates as
+//!   barriers.
+//! - To say [`Input::ChunkDurable`] and [`Input::CommitDurable`] for what an outlet reported, nothing else.
+//! - When the view is lost, to forget the actions that [need it](Action::needs_view) before it says so.
+//! - When the stream's connection is lost: to stop everything behind it, and begin again with a new seam from the saved
+//!   record, as after a crash.
+//!
+//! # What is left out
+//!
+//! Tables are scanned first, then the log is streamed from the pin; the slot keeps the log meanwhile. Two things come
+//! later, and have their place: a *spool* between the source and the lanes lets the stream run during the scan
+//! ([`Action::Stream`] then splits into reading and emitting, and [`Step::Checkpoint`] into the spool's end and the
+//! outlet's); and *chunk-level resume* (several [`Fenced`] for one table, each with its key range; the verdict then needs
+//! the key). With it, counter-example 8 (heap pages do not say in which view a moved row was read) and 10 come into
+//! play, and the deletes that a later view holds take the place of the barrier.
+//!
+//! A doubt: an outlet that keeps its position, and is emptied between the scan and the first checkpoint, is not told
+//! from a fresh one. It is, if the driver closes the pin itself (an empty batch that closes R) when the stream begins.
 
 mod examination;
 mod fences;
@@ -6,6 +109,8 @@ mod machine;
 mod protocol;
 mod record;
 mod scanning;
+#[cfg(test)]
+mod tests;
 
 pub use fences::{Fences, Verdict};
 pub use machine::Seam;

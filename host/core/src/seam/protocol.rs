@@ -94,7 +94,8 @@ pub enum Input {
         count: u32,
     },
     ChunkDurable(ChunkId),
-    /// The connection that holds the view (or was creating it) is gone. Without effect once everything was read.
+    /// The connection that holds the view, or was creating the slot, is gone before every row was read. Once all are
+    /// read it may go: the rows are on their way.
     ViewLost,
     /// Every transaction whose commit record starts before this is durable at every outlet.
     CommitDurable(Lsn),
@@ -146,6 +147,25 @@ pub enum Action {
     Acknowledge(Lsn),
     /// Emit nothing further; stop this pipeline, and say why. No other action follows, ever.
     Refuse(Refusal),
+}
+
+impl Action {
+    /// Whether it makes no sense any more once the view is lost. The driver forgets those that it has not performed
+    /// when it says [`Input::ViewLost`]; the answer asks for what is still wanted.
+    pub fn needs_view(&self) -> bool {
+        match self {
+            Self::CreateSlot
+            | Self::Settle
+            | Self::OpenView(_)
+            | Self::Truncate(_)
+            | Self::Scan(_) => true,
+            Self::Save(_)
+            | Self::DropSlot
+            | Self::Stream { .. }
+            | Self::Acknowledge(_)
+            | Self::Refuse(_) => false,
+        }
+    }
 }
 
 /// Why a pipeline cannot go on without losing or inventing something: definite, an operator has to act.

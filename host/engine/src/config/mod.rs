@@ -26,6 +26,7 @@ use std::time::Duration;
 use dovetail_core::schema::TableName;
 
 pub use environment::Environment;
+pub(crate) use problem::nearest;
 pub use problem::{Place, Problem, Problems};
 
 /// Far more than a pipeline needs; a mistaken path to a large file must not fill the memory.

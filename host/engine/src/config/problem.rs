@@ -64,7 +64,7 @@ impl fmt::Display for Problems {
 }
 
 /// The candidate that `word` was probably meant to be: at most a third of its letters are wrong.
-pub(in crate::config) fn nearest<'a>(
+pub(crate) fn nearest<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {

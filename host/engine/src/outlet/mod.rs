@@ -120,7 +120,8 @@ enum Kind {
 
 impl Outlet {
     /// Opens an outlet for one origin. `target` is its index among the pipeline's targets: records that a plugin
-    /// routed to others are passed over.
+    /// routed to others are passed over. An earlier one of the same pipeline has to be closed or dropped before: this
+    /// one waits for its end, or is refused.
     ///
     /// # Errors
     /// Definite where it belongs to another source or cannot be used at all, transient where it cannot be reached.

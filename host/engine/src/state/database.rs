@@ -270,8 +270,10 @@ mod tests {
         let source = Source { system: "1".into(), database: "d".into() };
         let origin = Origin { pipeline: "p".into(), source };
         let (mut database, empty) = Database::open(directory.path(), &origin).expect("open");
-        let pages: i64 =
-            database.connection.query_row("PRAGMA page_count", [], |row| row.get(0)).expect("pages");
+        let pages: i64 = database
+            .connection
+            .query_row("PRAGMA page_count", [], |row| row.get(0))
+            .expect("pages");
         database.connection.pragma_update(None, "max_page_count", pages).expect("a limit");
         let mut record = Record { pin: Pin::Intended, ..Record::default() };
         for number in 0..10_000 {

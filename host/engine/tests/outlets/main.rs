@@ -2,6 +2,7 @@
 
 mod definitions;
 mod durability;
+mod lost_replies;
 mod refusals;
 mod rows;
 mod subject;

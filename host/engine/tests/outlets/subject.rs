@@ -112,14 +112,17 @@ impl Subject {
         self.directory.path().join("replica")
     }
 
-    pub(crate) async fn try_open(&self, origin: &Origin) -> Result<Outlet, Error> {
+    pub(crate) fn config(&self) -> config::Outlet {
         let path = self.path();
-        let config = match self.place {
+        match self.place {
             Place::File => config::Outlet::File { path },
             Place::Sqlite => config::Outlet::Sqlite { path },
             Place::Postgres => self.database().config(),
-        };
-        Outlet::open(&config, origin, 0).await
+        }
+    }
+
+    pub(crate) async fn try_open(&self, origin: &Origin) -> Result<Outlet, Error> {
+        Outlet::open(&self.config(), origin, 0).await
     }
 
     pub(crate) async fn open(&self) -> Outlet {

@@ -23,10 +23,17 @@ fn spin() -> ! {
     }
 }
 
+/// Needs no memory but the runtime's own stack.
 #[inline(never)]
 fn recurse(depth: u64) -> u64 {
-    let padding = std::hint::black_box([depth; 16]);
-    if depth == u64::MAX { 0 } else { recurse(depth + 1) + padding[3] }
+    if depth == u64::MAX { 0 } else { recurse(depth + 1).wrapping_mul(3) ^ depth }
+}
+
+/// Exhausts the stack that the guest keeps in its linear memory.
+#[inline(never)]
+fn recurse_with_locals(depth: u64) -> u64 {
+    let locals = std::hint::black_box([depth; 64]);
+    if depth == u64::MAX { 0 } else { recurse_with_locals(depth + 1) + locals[3] }
 }
 
 fn allocate() {
@@ -96,6 +103,7 @@ impl packed::Guest for Misbehaving {
         match config.as_str() {
             "spin" => spin(),
             "recurse" => return Ok(vec![recurse(0) as u8]),
+            "recurse with locals" => return Ok(vec![recurse_with_locals(0) as u8]),
             "allocate" => allocate(),
             "panic" => panic!("secret value 4711"),
             "panic in the second call" if calls == 2 => panic!("second call"),

@@ -12,7 +12,7 @@ use tracing::{info, warn};
 use super::catalog::{self, Identity};
 use super::connection::Session;
 use super::failure::Failure;
-use super::preflight::{self, Finding, Severity, SlotState};
+use super::preflight::{self, Finding, Prepared, Severity, SlotState};
 use super::slot::{self, Blocker, CreateError, Pin};
 use super::stream::{Stream, StreamError};
 use super::view::{View, ViewError};
@@ -51,12 +51,23 @@ impl Source {
     ///
     /// # Errors
     /// When the server cannot be asked.
-    pub async fn findings(&self, record: &Record) -> Result<Vec<Finding>, Failure> {
+    pub async fn findings(
+        &self,
+        record: &Record,
+        mode: SnapshotMode,
+    ) -> Result<Vec<Finding>, Failure> {
         let slot = match record.pin {
             Pinned::None => SlotState::Absent,
-            Pinned::Intended | Pinned::At(_) => SlotState::Ours,
+            Pinned::Intended => SlotState::Intended,
+            Pinned::At(_) => SlotState::Pinned,
         };
-        preflight::inspect(&self.session, &self.config, slot).await
+        let is_due = |table: &&TableName| match mode {
+            SnapshotMode::Initial => !record.is_done(table),
+            SnapshotMode::Always => true,
+            SnapshotMode::Never => false,
+        };
+        let due = self.config.tables.iter().filter(is_due).cloned().collect();
+        preflight::inspect(&self.session, &self.config, slot, &due).await
     }
 
     /// Creates or extends the publication where the operator consented to it.
@@ -64,7 +75,17 @@ impl Source {
     /// # Errors
     /// When the server refuses.
     pub async fn prepare_publication(&self) -> Result<(), Failure> {
-        preflight::prepare_publication(&self.session, &self.config).await
+        match preflight::prepare_publication(&self.session, &self.config).await? {
+            Prepared::Unchanged => {}
+            Prepared::Created => {
+                info!(publication = self.config.publication, "publication created");
+            }
+            Prepared::Extended(tables) => {
+                let (publication, tables) = (&self.config.publication, tables.len());
+                info!(publication, tables, "publication extended");
+            }
+        }
+        Ok(())
     }
 
     /// What the seam has to know before anything is done.
@@ -134,6 +155,9 @@ impl Source {
     /// When that takes longer than the pin may.
     pub async fn settle(&self) -> Result<TransactionId, CreateError> {
         let failed = |error| Failure::sql("wait for running transactions", error);
+        // Or this session's own commit would wait for a standby that is not there.
+        let setting = "SET synchronous_commit = local";
+        self.session.client().batch_execute(setting).await.map_err(failed)?;
         let ask = "SELECT pg_current_xact_id()::text";
         let row = self.session.client().query_one(ask, &[]).await.map_err(failed)?;
         let own = transaction_id(&row)?;

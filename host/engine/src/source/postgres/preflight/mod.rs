@@ -1,0 +1,110 @@
+//! What would make a pipeline impossible, or hurt the application, found before anything is touched.
+//!
+//! Everything is looked at in a few round trips, and everything that is wrong is reported at once, each with the SQL
+//! that mends it. The engine itself changes nothing, with one exception that the operator has to agree to in the
+//! configuration: it creates the publication, or adds tables to it. It never adds a table without a usable replica
+//! identity, because from then on the application's own UPDATE and DELETE would fail.
+
+mod publication;
+mod server;
+mod table;
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use dovetail_core::schema::TableName;
+
+use crate::config;
+
+use super::connection::Session;
+use super::failure::Failure;
+
+pub use publication::{Prepared, prepare as prepare_publication};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// The pipeline cannot run.
+    Error,
+    /// It can, but something else may suffer.
+    Warning,
+    Note,
+}
+
+/// One thing that was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    pub severity: Severity,
+    pub title: String,
+    pub detail: String,
+    /// What an operator can run, as a role that may.
+    pub fix_sql: Option<String>,
+}
+
+impl Finding {
+    fn error(title: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self {
+            severity: Severity::Error,
+            title: title.into(),
+            detail: detail.into(),
+            fix_sql: None,
+        }
+    }
+
+    fn warning(title: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { severity: Severity::Warning, ..Self::error(title, detail) }
+    }
+
+    fn note(title: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { severity: Severity::Note, ..Self::error(title, detail) }
+    }
+
+    fn fix(self, sql: impl Into<String>) -> Self {
+        Self { fix_sql: Some(sql.into()), ..self }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let severity = match self.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+            Severity::Note => "note",
+        };
+        write!(f, "{severity}: {}; {}", self.title, self.detail)?;
+        match &self.fix_sql {
+            Some(sql) => write!(f, "\n    {}", sql.replace('\n', "\n    ")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What the state already says about the slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SlotState {
+    /// Neither intended nor pinned: a slot of that name is somebody else's.
+    Absent,
+    /// Intended: it may be there.
+    Intended,
+    /// Pinned: it has to be there.
+    Pinned,
+}
+
+/// Everything that is to be said, errors first. `due` are the tables of which rows will be scanned.
+///
+/// # Errors
+/// When the server cannot be asked; what it answers is a finding.
+pub async fn inspect(
+    session: &Session,
+    source: &config::Postgres,
+    slot: SlotState,
+    due: &BTreeSet<TableName>,
+) -> Result<Vec<Finding>, Failure> {
+    let mut findings = Vec::new();
+    // On a server that is too old the other questions would not even be understood.
+    if server::inspect(session, source, slot, &mut findings).await? {
+        let tables = table::inspect(session, &source.tables, due, &mut findings).await?;
+        publication::inspect(session, source, &tables, &mut findings).await?;
+    }
+    findings.sort_by_key(|finding| finding.severity);
+    Ok(findings)
+}

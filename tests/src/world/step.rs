@@ -1,0 +1,487 @@
+//! The steps of the small world.
+
+use dovetail_core::batch::Closing;
+use dovetail_core::change::TransactionId;
+use dovetail_core::position::Lsn;
+use dovetail_core::schema::TableName;
+use dovetail_core::seam::{self, Action, Input, Pin, Record, Recorded, Refusal, Slot, Start, View};
+
+use super::World;
+use super::bug::Bug;
+use super::database;
+use super::engine::{Batch, Engine, Scan, Stream};
+use super::scenario::{Hazard, Scenario, Table};
+use super::situation::Situation;
+use crate::checker::history::{Life, Observation};
+
+/// What happens next.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Step {
+    /// A session of the database goes on.
+    Session(usize),
+    Start,
+    /// The driver performs the next action.
+    Perform,
+    /// The transactions that had to end have ended.
+    Settled,
+    /// The next chunk of the table of this index is read.
+    ReadChunk(usize),
+    ReadTransaction,
+    KeepAlive,
+    /// The next batch reaches the outlet.
+    Deliver,
+    /// The connection that holds the view, or creates the slot, is gone; `true`: the slot was created all the same.
+    LoseView(bool),
+    Crash,
+    Hazard,
+}
+
+/// A world that takes a step.
+pub(super) struct Stepping<'a> {
+    pub(super) world: World,
+    pub(super) scenario: &'a Scenario,
+    pub(super) bug: Option<Bug>,
+    pub(super) situations: Vec<Situation>,
+}
+
+impl World {
+    pub(super) fn enabled(&self, scenario: &Scenario) -> Vec<Step> {
+        let sessions =
+            (0..scenario.sessions.len()).filter(|it| self.database.can_step(scenario, *it));
+        let mut steps: Vec<Step> = sessions.map(Step::Session).collect();
+        if self.refused {
+            return steps;
+        }
+        let Some(engine) = &self.engine else {
+            steps.push(Step::Start);
+            if self.hazard_left && !self.lives.is_empty() && self.pin().is_some() {
+                steps.push(Step::Hazard);
+            }
+            return steps;
+        };
+        if self.can_perform(engine) {
+            steps.push(Step::Perform);
+        }
+        if engine.settling.is_some_and(|xid| self.database.has_ended_before(xid)) {
+            steps.push(Step::Settled);
+        }
+        let readable = |(_, table): &(usize, &Table)| {
+            engine.scans.contains_key(&table.name) && self.database.can_read(&table.name)
+        };
+        let tables = scenario.tables.iter().enumerate().filter(readable);
+        steps.extend(tables.map(|(index, _)| Step::ReadChunk(index)));
+        if let Some(stream) = &engine.stream {
+            if stream.next < self.database.log.len() {
+                steps.push(Step::ReadTransaction);
+            } else if stream.closed < self.database.log_end() {
+                steps.push(Step::KeepAlive);
+            }
+        }
+        if !engine.pipe.is_empty() {
+            steps.push(Step::Deliver);
+        }
+        if self.crashes_left > 0 {
+            steps.push(Step::Crash);
+        }
+        if self.view_losses_left > 0 && engine.stream.is_none() {
+            let creating = engine.todo.contains(&Action::CreateSlot);
+            let held =
+                engine.exported.is_some() || engine.view.is_some() || engine.settling.is_some();
+            if creating || held {
+                steps.push(Step::LoseView(false));
+            }
+            if creating && self.database.can_create_slot() {
+                steps.push(Step::LoseView(true));
+            }
+        }
+        steps
+    }
+
+    fn can_perform(&self, engine: &Engine) -> bool {
+        match engine.todo.front() {
+            None => false,
+            Some(Action::CreateSlot) => self.database.can_create_slot(),
+            Some(_) => true,
+        }
+    }
+}
+
+impl Stepping<'_> {
+    pub(super) fn take(&mut self, step: Step) {
+        match step {
+            Step::Session(session) => self.world.database.step(self.scenario, session),
+            Step::Start => self.start(),
+            Step::Perform => self.perform(),
+            Step::Settled => {
+                if let Some(before) = self.engine().settling.take() {
+                    if self.bug == Some(Bug::FenceOfAnotherView) {
+                        let view = self.world.database.open_view();
+                        self.engine().view = Some(view);
+                    }
+                    self.apply(Input::Settled { before: TransactionId(before) });
+                }
+            }
+            Step::ReadChunk(table) => self.read_chunk(table),
+            Step::ReadTransaction => self.read_transaction(),
+            Step::KeepAlive => {
+                let log_end = self.world.database.log_end();
+                self.engine().keep_alive(log_end);
+            }
+            Step::Deliver => self.deliver(),
+            Step::LoseView(created) => self.lose_view(created),
+            Step::Crash => self.crash(),
+            Step::Hazard => self.hazard(),
+        }
+        if self.world.is_at_rest(self.scenario) {
+            self.situations.push(Situation::AtRest);
+        }
+    }
+
+    fn engine(&mut self) -> &mut Engine {
+        self.world.engine.as_mut().expect("the step is enabled while the engine runs")
+    }
+
+    fn apply(&mut self, input: Input) {
+        let engine = self.engine();
+        let actions = engine.seam.apply(input);
+        engine.todo.extend(actions);
+    }
+
+    fn start(&mut self) {
+        let pin = self.world.pin();
+        let moved = self.bug == Some(Bug::PinMovedOnResume);
+        if moved && pin.is_some() && !self.world.store.finished {
+            let (lsn, _) = self.world.database.create_slot();
+            self.world.store.pin = Pin::At(lsn);
+        }
+        let resumed_from = self.world.store.checkpoint.or(self.world.pin());
+        self.world.lives.push(Life { resumed_from, observations: Vec::new() });
+        let log_end = self.world.database.log_end();
+        if self.world.lives.len() == 2 {
+            self.world.added_at = Some(log_end);
+        }
+        let unexamined = self.bug == Some(Bug::SlotNotExamined);
+        let slot = match &self.world.database.slot {
+            None => Slot::Absent,
+            Some(_) if unexamined => Slot::Present { confirmed: Lsn::ZERO },
+            Some(slot) => Slot::Present { confirmed: slot.confirmed },
+        };
+        let outlet = self.world.outlet.recorded;
+        if let Recorded::At(lsn) = outlet
+            && Some(lsn) > self.world.store.checkpoint
+        {
+            self.situations.push(Situation::OutletAheadOfTheRecord);
+        }
+        let tables = self.world.wanted(self.scenario).iter().map(|it| it.name.clone()).collect();
+        self.world.engine = Some(Engine::new(self.world.store.clone()));
+        let mode = self.scenario.mode;
+        self.apply(Input::Start(Start { tables, mode, slot, outlet, log_end }));
+    }
+
+    fn perform(&mut self) {
+        let Some(action) = self.engine().todo.pop_front() else { return };
+        match action {
+            Action::Save(step) => self.save(step),
+            Action::DropSlot => {
+                self.world.database.slot = None;
+                self.situations.push(Situation::LeftoverSlotDropped);
+                self.apply(Input::SlotDropped);
+            }
+            Action::CreateSlot => self.create_slot(),
+            Action::Settle => {
+                if self.bug == Some(Bug::NoSettling) {
+                    self.apply(Input::Settled { before: TransactionId(0) });
+                } else {
+                    let before = self.world.database.burn_xid();
+                    self.engine().settling = Some(before);
+                }
+            }
+            Action::OpenView(View::Pinned) => {
+                let view = self.engine().exported.clone();
+                self.engine().view = view;
+                self.apply(Input::PinnedViewOpened);
+            }
+            Action::OpenView(View::Later) => self.open_later_view(),
+            Action::Truncate(tables) => {
+                self.situations.push(Situation::TruncateBarrier);
+                if self.bug == Some(Bug::NoBarrierOnRescan) {
+                    return;
+                }
+                let emptied = |table: TableName| Observation::Truncated {
+                    table: table.name.into(),
+                    transaction: None,
+                    redelivery: true,
+                };
+                let observations = tables.into_iter().map(emptied).collect();
+                self.engine().pipe.push_back(Batch { observations, closing: Closing::Rows });
+            }
+            Action::Scan(due) => self.scan(due),
+            Action::Stream { from, again_before } => self.stream(from, again_before),
+            Action::Acknowledge(lsn) => self.acknowledge(lsn),
+            Action::Refuse(refusal) => self.refuse(&refusal),
+        }
+    }
+
+    fn save(&mut self, step: seam::Step) {
+        let store = std::mem::take(&mut self.world.store);
+        self.world.store = store.with(&step);
+        match step {
+            seam::Step::Checkpoint(lsn) => self.world.observe(Observation::Saved(lsn)),
+            seam::Step::Finish => self.situations.push(Situation::Finished),
+            seam::Step::Intend if self.bug == Some(Bug::ViewThenPin) => {
+                let view = self.world.database.open_view();
+                self.engine().exported = Some(view);
+            }
+            _ => {}
+        }
+        self.apply(Input::Saved(step));
+    }
+
+    fn create_slot(&mut self) {
+        if self.world.pin().is_some() {
+            self.world.defect = Some("a slot is created though the pin is saved");
+        }
+        let (consistent_point, view) = self.world.database.create_slot();
+        self.engine().exported.get_or_insert(view);
+        self.apply(Input::SlotCreated { consistent_point });
+    }
+
+    fn open_later_view(&mut self) {
+        let database = &self.world.database;
+        let fence = database.fence();
+        let running = !database.nothing_runs();
+        let (view, log_end) = (database.open_view(), database.log_end());
+        self.situations.push(Situation::LaterView);
+        if running {
+            self.situations.push(Situation::RunningInTheFence);
+        }
+        let early = self.bug == Some(Bug::HorizonTooEarly);
+        let horizon = self.world.pin().filter(|_| early).unwrap_or(log_end);
+        let other = self.bug == Some(Bug::FenceOfAnotherView);
+        let engine = self.engine();
+        if !other || engine.view.is_none() {
+            engine.view = Some(view);
+        }
+        self.apply(Input::LaterViewOpened { fence, horizon });
+    }
+
+    fn scan(&mut self, due: Vec<seam::Due>) {
+        for due in due {
+            if self.world.store.is_done(&due.table) {
+                self.world.defect = Some("a table that is done is scanned");
+            }
+            let Some(table) = self.scenario.tables.iter().find(|it| it.name == due.table) else {
+                continue;
+            };
+            let count = u32::try_from(table.keys.len()).expect("a small world");
+            let (name, relation) = (table.name.clone(), table.id);
+            self.engine().scans.insert(name.clone(), Scan { due, next: 0 });
+            self.apply(Input::ChunksPlanned { table: name, relation, count });
+        }
+    }
+
+    fn stream(&mut self, from: Lsn, again_before: Lsn) {
+        let confirmed = self.world.database.slot.as_ref().map(|slot| slot.confirmed);
+        let from = confirmed.unwrap_or(from).max(from);
+        let log = 0..self.world.database.log.len();
+        let next = log.clone().find(|index| database::Database::commit(*index) >= from);
+        let next = next.unwrap_or(log.end);
+        let engine = self.engine();
+        engine.stream = Some(Stream { next, again_before, closed: from });
+        engine.view = None;
+        engine.exported = None;
+        engine.scans.clear();
+    }
+
+    fn acknowledge(&mut self, lsn: Lsn) {
+        if let Some(slot) = &mut self.world.database.slot {
+            slot.confirmed = slot.confirmed.max(lsn);
+        }
+        self.world.observe(Observation::Acknowledged(lsn));
+    }
+
+    fn refuse(&mut self, refusal: &Refusal) {
+        if matches!(refusal, Refusal::OutOfOrder { .. }) {
+            self.world.defect = Some("the seam and its driver disagree");
+        } else if self.scenario.hazard.is_none() {
+            self.world.defect = Some("the pipeline stops though nothing is wrong");
+        }
+        self.situations.push(Situation::Refused);
+        self.world.observe(Observation::Refused);
+        self.world.engine = None;
+        self.world.refused = true;
+    }
+
+    fn read_chunk(&mut self, table: usize) {
+        let table = &self.scenario.tables[table];
+        let pin = self.world.pin().unwrap_or_default();
+        let database = &self.world.database;
+        let engine = self.world.engine.as_mut().expect("the step is enabled while it runs");
+        let view = engine.view.as_ref().expect("a scan has a view");
+        if database.is_truncated_since(view, &table.name) {
+            self.situations.push(Situation::TruncatedUnderTheView);
+        }
+        let chunk = engine.read_chunk(database, table, pin);
+        if self.bug == Some(Bug::DoneOnChannel) {
+            self.apply(Input::ChunkDurable(chunk));
+        }
+        if self.bug == Some(Bug::FinishedBeforeDurable) && self.engine().scans.is_empty() {
+            let pipe: Vec<_> = self.engine().pipe.iter().map(|batch| batch.closing).collect();
+            for closing in pipe {
+                if let Closing::Chunk(chunk) = closing {
+                    self.apply(Input::ChunkDurable(chunk));
+                }
+            }
+        }
+    }
+
+    fn read_transaction(&mut self) {
+        let wanted: Vec<Table> = self.world.wanted(self.scenario).into_iter().cloned().collect();
+        let bug = self.bug;
+        let engine = self.world.engine.as_mut().expect("the step is enabled while it runs");
+        let fenced = !engine.seam.fences().is_empty();
+        let judged = engine.read_transaction(&self.world.database, &wanted, bug);
+        if judged.dropped {
+            self.situations.push(Situation::DroppedByTheFence);
+        } else if fenced {
+            self.situations.push(Situation::PassedTheFence);
+        }
+        if judged.repeated {
+            self.situations.push(Situation::Repeated);
+        }
+        if bug == Some(Bug::CheckpointBeforeDurable) {
+            let closed = self.engine().stream.as_ref().map(|stream| stream.closed);
+            self.apply(Input::CommitDurable(closed.unwrap_or_default()));
+        }
+    }
+
+    fn deliver(&mut self) {
+        let Some(batch) = self.engine().pipe.pop_front() else { return };
+        let end = end_of(&batch);
+        if self.scenario.transactional {
+            self.write_transactional(batch.observations, batch.closing);
+        } else {
+            for observation in batch.observations {
+                self.world.observe(observation);
+            }
+        }
+        match batch.closing {
+            Closing::Rows => {}
+            Closing::Open => {
+                if self.bug == Some(Bug::CheckpointInsideTransaction) {
+                    self.apply(Input::CommitDurable(end));
+                }
+            }
+            Closing::Chunk(chunk) => self.chunk_durable(chunk),
+            Closing::Commit(lsn) => {
+                if self.bug == Some(Bug::AcknowledgeBeforeSave) {
+                    self.acknowledge(lsn);
+                }
+                self.apply(Input::CommitDurable(lsn));
+            }
+        }
+    }
+
+    fn write_transactional(&mut self, observations: Vec<Observation>, closing: Closing) {
+        self.world.outlet.open.extend(observations);
+        if closing == Closing::Open {
+            return;
+        }
+        let open = std::mem::take(&mut self.world.outlet.open);
+        let shown = (!open.is_empty()).then_some(Observation::Shown);
+        for observation in open.into_iter().chain(shown) {
+            self.world.observe(observation);
+        }
+        if let Closing::Commit(lsn) = closing {
+            self.world.outlet.recorded = Recorded::At(lsn);
+        }
+    }
+
+    fn chunk_durable(&mut self, mut chunk: dovetail_core::batch::ChunkId) {
+        let table = self.scenario.tables.iter().find(|it| it.id == chunk.table);
+        let keys = table.map_or(1, |it| u32::try_from(it.keys.len()).expect("a small world"));
+        let scan = table.and_then(|it| self.engine().scans.get(&it.name));
+        let first = scan.map_or(0, |scan| scan.due.first_chunk);
+        if chunk.number < first {
+            self.situations.push(Situation::LateNewsOfAChunk);
+            if self.bug == Some(Bug::ChunkNumbersUsedTwice) {
+                chunk.number = first + chunk.number % keys;
+            }
+        }
+        self.apply(Input::ChunkDurable(chunk));
+    }
+
+    fn lose_view(&mut self, created: bool) {
+        self.world.view_losses_left -= 1;
+        self.situations.push(Situation::ViewLost);
+        if created {
+            self.world.database.create_slot();
+        }
+        let engine = self.engine();
+        if engine.view.is_some() {
+            self.situations.push(Situation::ViewReopened);
+        }
+        let engine = self.engine();
+        engine.todo.retain(|action| !action.needs_view());
+        engine.settling = None;
+        engine.exported = None;
+        engine.view = None;
+        engine.scans.clear();
+        self.apply(Input::ViewLost);
+    }
+
+    fn crash(&mut self) {
+        self.world.crashes_left -= 1;
+        let scanning = |engine: &Engine| engine.view.is_some();
+        let situation = match &self.world.engine {
+            _ if !self.world.outlet.open.is_empty() => Situation::CrashInsideATransaction,
+            Some(engine) if engine.stream.is_some() => Situation::CrashInTheStream,
+            Some(engine) if scanning(engine) => Situation::CrashInTheScan,
+            _ if self.world.pin().is_none() => Situation::CrashBeforeThePin,
+            _ => Situation::CrashBetween,
+        };
+        self.situations.push(situation);
+        self.world.engine = None;
+        self.world.outlet.open.clear();
+    }
+
+    fn hazard(&mut self) {
+        self.world.hazard_left = false;
+        let world = &mut self.world;
+        let needed = world.pin().max(world.store.checkpoint);
+        let lost = match self.scenario.hazard {
+            None => false,
+            Some(Hazard::SlotRemade) => {
+                let (confirmed, _) = world.database.create_slot();
+                Some(confirmed) > needed
+            }
+            Some(Hazard::SlotDropped) => {
+                world.database.slot = None;
+                true
+            }
+            Some(Hazard::OutletRestored) => {
+                let filled = world.store.checkpoint.is_some();
+                if filled {
+                    world.outlet.recorded = Recorded::Empty;
+                }
+                filled
+            }
+            Some(Hazard::StateLost) => {
+                world.store = Record::default();
+                true
+            }
+        };
+        if lost {
+            world.observe(Observation::LogLost);
+        }
+    }
+}
+
+/// What a driver would take for the end of the transaction that a batch is cut from.
+fn end_of(batch: &Batch) -> Lsn {
+    let commit = batch.observations.iter().find_map(|observation| match observation {
+        Observation::Delivered(delivered) => Some(delivered.position.commit),
+        _ => None,
+    });
+    Lsn::new(commit.unwrap_or_default().offset() + 1)
+}
