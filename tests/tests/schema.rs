@@ -161,10 +161,10 @@ const RETYPE: Unfollowable = Unfollowable {
     in_sqlite: "
         ALTER TABLE t ADD COLUMN new TEXT; UPDATE t SET new = b || ' pieces';
         ALTER TABLE t DROP COLUMN b; ALTER TABLE t RENAME COLUMN new TO b;
-        DELETE FROM _dovetail_tables WHERE name = 't'",
+        UPDATE _dovetail_tables SET definition = '' WHERE name = 't'",
     in_postgres: "
         ALTER TABLE t ALTER COLUMN b TYPE text USING b || ' pieces';
-        DELETE FROM _dovetail.tables WHERE name = 't'",
+        UPDATE _dovetail.tables SET definition = '' WHERE name = 't'",
 };
 
 /// The source rewrites its rows, and the log says nothing of it: 1.50 is 1.5000 now.
@@ -172,9 +172,9 @@ const RESCALE: Unfollowable = Unfollowable {
     change: "ALTER TABLE t ALTER COLUMN p TYPE numeric(10, 4)",
     insert: "INSERT INTO t VALUES (11, 'eleven', 11, 11.0625)",
     said: "column p was of type numeric",
-    in_sqlite: "UPDATE t SET p = p || '00'; DELETE FROM _dovetail_tables WHERE name = 't'",
+    in_sqlite: "UPDATE t SET p = p || '00'; UPDATE _dovetail_tables SET definition = '' WHERE name = 't'",
     in_postgres: "
-        UPDATE t SET p = p::numeric(10, 4); DELETE FROM _dovetail.tables WHERE name = 't'",
+        UPDATE t SET p = p::numeric(10, 4); UPDATE _dovetail.tables SET definition = '' WHERE name = 't'",
 };
 
 /// Each row has a value of its own.

@@ -173,8 +173,8 @@ impl Outlet {
     /// Makes ready for a table's rows, before they are read and also where there are none: creates it at the outlet.
     /// Repeating it has no effect.
     ///
-    /// `fresh`: nothing of this table was ever delivered, so a table that holds rows is somebody else's, and refused.
-    /// Otherwise it is taken as it stands (a truncate barrier, or nothing, follows).
+    /// `fresh`: nothing of this table was ever delivered. Otherwise a truncate barrier follows at once. Either way a table
+    /// that holds rows, and of which the outlet has noted nothing, is somebody else's, and refused.
     ///
     /// # Errors
     /// Definite where the table at the outlet cannot take these rows.

@@ -173,6 +173,45 @@ pub(in crate::outlet) fn missing_row(relation: &Relation) -> Error {
     )
 }
 
+/// What an outlet has noted of one of its tables.
+#[derive(Debug)]
+pub(in crate::outlet) enum Known {
+    /// Nothing: whatever rows are in it are somebody else's.
+    Nothing,
+    /// That it is this pipeline's. Its definition was cleared by the operator, so it is taken as it stands.
+    Table,
+    /// Under what definition it was last written.
+    Definition(Relation),
+}
+
+/// Why a table is made ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::outlet) enum Before {
+    /// Nothing of it was ever delivered.
+    FirstScan,
+    /// A truncate barrier is the next that comes.
+    NextScan,
+    /// Its rows stay.
+    Change,
+}
+
+impl Before {
+    pub(in crate::outlet) fn scan(fresh: bool) -> Self {
+        if fresh { Self::FirstScan } else { Self::NextScan }
+    }
+}
+
+/// Whether rows that are there belong to somebody else. Load-bearing: not by `FirstScan` alone.
+///
+/// 1. The table holds foreign rows; the state saves that a scan is attempted, and the outlet refuses. 2. The pipeline is
+/// started again, and as rows of the first attempt may be there, this is the next scan. Result: foreign rows are emptied.
+pub(in crate::outlet) fn are_foreign(known: &Known, before: Before) -> bool {
+    before == Before::FirstScan || matches!(known, Known::Nothing)
+}
+
+/// The state marks a table that is not wanted as one to be scanned again.
+const SCAN_AGAIN: &str = "scan the table again: take it out of `tables`, start the pipeline, put it back, start it again";
+
 /// How a table follows a changed definition.
 #[derive(Debug, PartialEq)]
 pub(in crate::outlet) struct Alteration<'a> {
@@ -186,7 +225,7 @@ pub(in crate::outlet) struct Alteration<'a> {
 /// # Errors
 /// Definite where following could lose something: a rename cannot be told from a drop and an add, and what a cast does
 /// to old rows only the operator can judge. What the operator has done at the outlet meanwhile is not done again, and a
-/// table that the ledger has forgotten is taken as it stands: so there is a way on from each of these.
+/// table whose noted definition was cleared is taken as it stands: so there is a way on from each of these.
 pub(in crate::outlet) fn alteration<'a>(
     old: &'a Relation,
     new: &'a Relation,
@@ -197,8 +236,8 @@ pub(in crate::outlet) fn alteration<'a>(
         Error::definite(
             format!("the definition of {} changed: {what}", new.table),
             format!(
-                "make the same change to the table at the outlet and delete its row from {ledger}, so that the table \
-                 is taken as it then stands; or let the pipeline scan the table again into an empty one"
+                "make the same change to the table at the outlet and set its definition in {ledger} to '' (the row \
+                 stays), so that the table is taken as it then stands; or {SCAN_AGAIN}"
             ),
         )
     };

@@ -6,7 +6,7 @@ use dovetail::outlet::Error;
 use dovetail_core::schema::{Column, Initial, Relation};
 use dovetail_core::value::{Row, Value};
 
-use crate::subject::{Subject, texts, try_write, write};
+use crate::subject::{Place, Subject, texts, try_write, write};
 use crate::world::*;
 
 fn with(columns: Vec<Column>) -> Arc<Relation> {
@@ -125,6 +125,39 @@ async fn a_column_that_the_operator_added_is_taken_as_it_is() {
         write(&mut outlet, [transaction(200, [insert(&new, three(2, "Oslo", "bob"))])]).await;
         let expected = texts([three(1, "Bonn", "ada"), three(2, "Oslo", "bob")]);
         assert_eq!(subject.rows(&new).await, expected, "{:?}", subject.place);
+    }
+}
+
+/// The name of the table in which an outlet notes its own.
+fn ledger(subject: &Subject) -> &'static str {
+    match subject.place {
+        Place::Sqlite => "_dovetail_tables",
+        _ => "_dovetail.tables",
+    }
+}
+
+#[tokio::test]
+async fn a_table_whose_noted_definition_was_cleared_is_taken_as_it_stands() {
+    for subject in Subject::transactional().await {
+        let (old, new) = (first(), with(vec![column("id", "int8"), column("name", "bytea")]));
+        let mut outlet = subject.open_with(&old).await;
+        write(&mut outlet, [chunk(&old, [two(1, "ada")])]).await;
+        let bytes = |id| Row::new(vec![Value::Int(id), Value::Bytes(b"ada".as_slice().into())]);
+        let changes = || [transaction(200, [insert(&new, bytes(2))])];
+        let Err(Error::Definite { remedy, .. }) = try_write(&mut outlet, changes()).await else {
+            panic!("a type that changed is followed")
+        };
+        let ledger = ledger(&subject);
+        assert!(remedy.contains(&format!("set its definition in {ledger} to ''")), "{remedy}");
+        outlet.close().await.expect("closed");
+        let same_change = match subject.place {
+            Place::Sqlite => "UPDATE people SET name = CAST(name AS BLOB)",
+            _ => "ALTER TABLE people ALTER name TYPE bytea USING convert_to(name, 'UTF8')",
+        };
+        subject.operate(&format!("{same_change}; UPDATE {ledger} SET definition = ''")).await;
+        let mut outlet = subject.open().await;
+        write(&mut outlet, changes()).await;
+        assert_eq!(subject.rows(&new).await, texts([bytes(1), bytes(2)]), "{:?}", subject.place);
     }
 }
 

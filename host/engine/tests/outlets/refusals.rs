@@ -38,6 +38,14 @@ async fn a_table_of_somebody_else_that_holds_rows_is_not_written_to() {
         let mut outlet = subject.open().await;
         definite(outlet.prepare(&people, true).await, "already holds rows");
         outlet.close().await.expect("closed");
+        // The same command once more: by now the state says that a scan was attempted.
+        let mut outlet = subject.open().await;
+        definite(outlet.prepare(&people, false).await, "already holds rows");
+        outlet.close().await.expect("closed");
+        let mut outlet = subject.open().await;
+        let changes = [insert(&people, row(1, "ours", "-"))];
+        definite(try_write(&mut outlet, [transaction(200, changes)]).await, "already holds rows");
+        outlet.close().await.expect("closed");
         assert_eq!(
             subject.rows(&people).await,
             texts([row(1, "theirs", "-")]),

@@ -7,6 +7,7 @@ use super::server::Server;
 use super::statements::Place;
 use crate::origin::Origin;
 use crate::outlet::Error;
+use crate::outlet::table::Known;
 
 /// Of the two tables below. A newer engine that needs other ones counts it up.
 const FORMAT: i32 = 1;
@@ -101,13 +102,13 @@ pub(super) async fn advance(
     Ok(())
 }
 
-/// The definition under which this pipeline last wrote the table.
+/// What is noted of a table.
 pub(super) async fn definition(
     server: &mut Server,
     pipeline: &str,
     place: &Place,
     table: &TableName,
-) -> Result<Option<Relation>, Error> {
+) -> Result<Known, Error> {
     let row = server
         .row(
             "read the tables of the outlet",
@@ -116,7 +117,7 @@ pub(super) async fn definition(
             &[&place.schema, &place.name],
         )
         .await?;
-    let Some(row) = row else { return Ok(None) };
+    let Some(row) = row else { return Ok(Known::Nothing) };
     let unreadable = |error: tokio_postgres::Error| corrupt("_dovetail.tables", error);
     let owner: String = row.try_get(0).map_err(unreadable)?;
     let namespace: String = row.try_get(1).map_err(unreadable)?;
@@ -132,8 +133,11 @@ pub(super) async fn definition(
             "give one of them a schema or a database of its own",
         ));
     }
+    if definition.is_empty() {
+        return Ok(Known::Table);
+    }
     serde_json::from_str(&definition)
-        .map(Some)
+        .map(Known::Definition)
         .map_err(|error| corrupt(&format!("the definition of {}", place.quoted()), error))
 }
 

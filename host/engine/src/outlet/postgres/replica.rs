@@ -18,7 +18,7 @@ use super::statements::{Place, Table};
 use crate::config;
 use crate::origin::Origin;
 use crate::outlet::table::{
-    self, Action, Due, Move, Write, available, incomplete, is_behind, missing_row,
+    self, Action, Before, Due, Known, Move, Write, available, incomplete, is_behind, missing_row,
 };
 use crate::outlet::{Delivery, Error, Landed, landed, last_end};
 
@@ -78,7 +78,7 @@ impl Replica {
         fresh: bool,
     ) -> Result<(), Error> {
         self.begin().await?;
-        self.make_ready(relation, fresh).await?;
+        self.make_ready(relation, Before::scan(fresh)).await?;
         if !self.half {
             self.commit(None).await?;
         }
@@ -334,7 +334,7 @@ impl Replica {
         let place = self.place(&relation.table);
         let known =
             ledger::definition(&mut self.server, &self.pipeline, &place, &relation.table).await?;
-        if known.is_some() && !self.exists(&place).await? {
+        if !matches!(known, Known::Nothing) && !self.exists(&place).await? {
             let name = place.quoted();
             return Err(Error::definite(
                 format!(
@@ -344,14 +344,14 @@ impl Replica {
                 "restore it, or drop the pipeline's tables, its row in _dovetail.pipelines and the state, and scan again",
             ));
         }
-        self.make_ready(relation, false).await
+        self.make_ready(relation, Before::Change).await
     }
 
     /// Creates the table, or takes it as it stands and lets it follow the definition.
     async fn make_ready(
         &mut self,
         relation: &Arc<Relation>,
-        fresh: bool,
+        before: Before,
     ) -> Result<Arc<Table>, Error> {
         let place = self.place(&relation.table);
         let name = place.quoted();
@@ -361,7 +361,7 @@ impl Replica {
         if self.exists(&place).await? {
             let any_row = format!("SELECT EXISTS (SELECT FROM {name})");
             let holds_rows = self.server.one::<bool>(&what, &any_row, &[]).await? == Some(true);
-            if fresh && holds_rows {
+            if holds_rows && table::are_foreign(&known, before) {
                 return Err(Error::definite(
                     format!(
                         "table {name} of the outlet already holds rows, and {} was never written there",
@@ -371,13 +371,13 @@ impl Replica {
                 ));
             }
             match known {
-                Some(known) if known.version == relation.version => {}
-                Some(_) if !holds_rows => {
+                Known::Definition(known) if known.version == relation.version => {}
+                Known::Definition(_) if !holds_rows => {
                     let again = format!("DROP TABLE {name}; {}", place.create(relation));
                     self.server.run(&what, &again).await?;
                 }
-                Some(known) => self.follow(relation, &place, &known).await?,
-                None => {}
+                Known::Definition(known) => self.follow(relation, &place, &known).await?,
+                Known::Nothing | Known::Table => {}
             }
         } else {
             self.server.create_schema(&place.schema).await?;

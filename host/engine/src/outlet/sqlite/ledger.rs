@@ -7,6 +7,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::failure::{self, Doing};
 use crate::origin::Origin;
 use crate::outlet::Error;
+use crate::outlet::table::Known;
 
 /// Of the two tables below. A newer engine that needs other ones counts it up.
 const FORMAT: i64 = 1;
@@ -97,13 +98,13 @@ pub(super) fn advance(
     Ok(())
 }
 
-/// The definition under which this pipeline last wrote the table.
+/// What is noted of a table.
 pub(super) fn definition(
     connection: &Connection,
     pipeline: &str,
     name: &str,
     table: &TableName,
-) -> Result<Option<Relation>, Error> {
+) -> Result<Known, Error> {
     let doing = Doing::new("read the tables of the replica");
     let found: Option<(String, String, String, String)> = connection
         .query_row(
@@ -113,7 +114,9 @@ pub(super) fn definition(
         )
         .optional()
         .map_err(|error| doing.failed(error))?;
-    let Some((owner, namespace, source_name, definition)) = found else { return Ok(None) };
+    let Some((owner, namespace, source_name, definition)) = found else {
+        return Ok(Known::Nothing);
+    };
     if owner != pipeline || namespace != table.namespace || source_name != table.name {
         return Err(Error::definite(
             format!(
@@ -123,7 +126,10 @@ pub(super) fn definition(
             "give one of them a replica of its own (names differ in more than case)",
         ));
     }
-    serde_json::from_str(&definition).map(Some).map_err(|error| {
+    if definition.is_empty() {
+        return Ok(Known::Table);
+    }
+    serde_json::from_str(&definition).map(Known::Definition).map_err(|error| {
         failure::corrupt(&format!("the definition of {name} in _dovetail_tables"), error)
     })
 }

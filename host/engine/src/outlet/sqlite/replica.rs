@@ -20,7 +20,7 @@ use super::ledger;
 use super::statements::{Table, plain_name};
 use crate::origin::Origin;
 use crate::outlet::table::{
-    self, Action, Due, Move, Write, available, incomplete, is_behind, missing_row,
+    self, Action, Before, Due, Known, Move, Write, available, incomplete, is_behind, missing_row,
 };
 use crate::outlet::{Delivery, Error, Landed, landed, last_end};
 
@@ -75,7 +75,7 @@ impl Replica {
 
     pub(super) fn prepare(&mut self, relation: &Arc<Relation>, fresh: bool) -> Result<(), Error> {
         self.begin()?;
-        self.make_ready(relation, fresh)?;
+        self.make_ready(relation, Before::scan(fresh))?;
         if !self.half {
             self.commit(None)?;
         }
@@ -248,7 +248,7 @@ impl Replica {
         }
         let name = plain_name(&relation.table);
         let known = ledger::definition(&self.connection, &self.pipeline, &name, &relation.table)?;
-        if known.is_some() && !self.exists(&name)? {
+        if !matches!(known, Known::Nothing) && !self.exists(&name)? {
             return Err(Error::definite(
                 format!(
                     "table {name} is gone from the replica, and with it rows of {}",
@@ -257,11 +257,15 @@ impl Replica {
                 "restore it, or delete the replica and the state, and scan again",
             ));
         }
-        self.make_ready(relation, false)
+        self.make_ready(relation, Before::Change)
     }
 
     /// Creates the table, or takes it as it stands and lets it follow the definition.
-    fn make_ready(&mut self, relation: &Arc<Relation>, fresh: bool) -> Result<Arc<Table>, Error> {
+    fn make_ready(
+        &mut self,
+        relation: &Arc<Relation>,
+        before: Before,
+    ) -> Result<Arc<Table>, Error> {
         let name = plain_name(&relation.table);
         let what = format!("make table {name} of the replica ready");
         let doing = Doing::new(&what);
@@ -273,7 +277,7 @@ impl Replica {
                 .prepare(&table.any_row())
                 .and_then(|mut statement| statement.exists([]))
                 .map_err(|error| doing.failed(error))?;
-            if fresh && holds_rows {
+            if holds_rows && table::are_foreign(&known, before) {
                 return Err(Error::definite(
                     format!(
                         "table {name} of the replica already holds rows, and {} was never written there",
@@ -283,13 +287,13 @@ impl Replica {
                 ));
             }
             match known {
-                Some(known) if known.version == relation.version => {}
-                Some(_) if !holds_rows => {
+                Known::Definition(known) if known.version == relation.version => {}
+                Known::Definition(_) if !holds_rows => {
                     let again = format!("{}; {}", table.drop_table(), table.create());
                     self.connection.execute_batch(&again).map_err(|error| doing.failed(error))?;
                 }
-                Some(known) => self.follow(&table, &known)?,
-                None => {}
+                Known::Definition(known) => self.follow(&table, &known)?,
+                Known::Nothing | Known::Table => {}
             }
         } else {
             self.connection.execute_batch(&table.create()).map_err(|error| doing.failed(error))?;
