@@ -273,6 +273,9 @@ pub(in crate::outlet) fn alteration<'a>(
         }
     }
     added.retain(|column| !there.contains(&column.name));
+    for column in &added {
+        check_initial(new, column)?;
+    }
     Ok(Alteration { added, dropped })
 }
 
@@ -328,7 +331,7 @@ pub(in crate::outlet) fn redefines(
 }
 
 /// Refuses a column of which only the source knows what its older rows hold.
-pub(in crate::outlet) fn check_initial(relation: &Relation, column: &Column) -> Result<(), Error> {
+fn check_initial(relation: &Relation, column: &Column) -> Result<(), Error> {
     match column.initial {
         Initial::Null | Initial::Text(_) => Ok(()),
         Initial::Unknown => Err(Error::definite(
@@ -336,7 +339,9 @@ pub(in crate::outlet) fn check_initial(relation: &Relation, column: &Column) -> 
                 "column {} came to {} with a value of its own in every older row",
                 column.name, relation.table
             ),
-            "add the column to the table at the outlet by hand and fill it, or scan the table again",
+            format!(
+                "add the column to the table at the outlet by hand and fill it, or {SCAN_AGAIN}"
+            ),
         )),
     }
 }

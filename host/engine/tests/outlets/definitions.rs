@@ -161,6 +161,37 @@ async fn a_table_whose_noted_definition_was_cleared_is_taken_as_it_stands() {
     }
 }
 
+/// What the message advises: empty it by scanning it again, not by hand.
+#[tokio::test]
+async fn a_change_that_cannot_be_followed_goes_through_with_a_new_scan_and_not_with_an_emptied_table()
+ {
+    for subject in Subject::transactional().await {
+        let (old, new) = (first(), with(vec![column("id", "int8"), column("name", "int8")]));
+        let number = |id, name| Row::new(vec![Value::Int(id), Value::Int(name)]);
+        let mut outlet = subject.open_with(&old).await;
+        write(&mut outlet, [chunk(&old, [two(1, "11"), two(2, "22")])]).await;
+        outlet.close().await.expect("closed");
+        let changes = || [transaction(200, [insert(&new, number(3, 33))])];
+        for emptied in ["", "DELETE FROM people"] {
+            subject.operate(emptied).await;
+            let mut outlet = subject.open().await;
+            let result = try_write(&mut outlet, changes()).await;
+            let Err(Error::Definite { remedy, .. }) = result else {
+                panic!("{emptied:?} in {:?}: {result:?}", subject.place)
+            };
+            assert!(remedy.contains("scan the table again"), "{remedy}");
+            outlet.close().await.expect("closed");
+        }
+        subject.operate("INSERT INTO people VALUES (9, 'left')").await;
+        let mut outlet = subject.open().await;
+        outlet.prepare(&new, false).await.expect("a table that is emptied next");
+        write(&mut outlet, [barrier(&new), chunk(&new, [number(1, 11), number(2, 22)])]).await;
+        write(&mut outlet, changes()).await;
+        let expected = texts([number(1, 11), number(2, 22), number(3, 33)]);
+        assert_eq!(subject.rows(&new).await, expected, "{:?}", subject.place);
+    }
+}
+
 #[tokio::test]
 async fn a_changed_definition_goes_back_with_its_transaction() {
     for subject in Subject::transactional().await {

@@ -372,11 +372,7 @@ impl Replica {
             }
             match known {
                 Known::Definition(known) if known.version == relation.version => {}
-                Known::Definition(_) if !holds_rows => {
-                    let again = format!("DROP TABLE {name}; {}", place.create(relation));
-                    self.server.run(&what, &again).await?;
-                }
-                Known::Definition(known) => self.follow(relation, &place, &known).await?,
+                Known::Definition(known) => self.follow(relation, &place, &known, before).await?,
                 Known::Nothing | Known::Table => {}
             }
         } else {
@@ -410,17 +406,28 @@ impl Replica {
         }
     }
 
+    /// Where it cannot, a table whose rows are about to be emptied is made anew; one whose rows stay never is, empty as
+    /// it may be:
+    ///
+    /// 1. The stream stops at a change of type. 2. The operator empties the table, for it to be scanned again. 3. The
+    /// stream goes on, and puts its next rows into a new table. Result: all others are lost.
     async fn follow(
         &mut self,
         relation: &Relation,
         place: &Place,
         known: &Relation,
+        before: Before,
     ) -> Result<(), Error> {
         let what = format!("let table {} follow its definition", relation.table);
         let there = self.types(place).await?.into_keys().collect();
-        let alteration = table::alteration(known, relation, &there, "_dovetail.tables")?;
+        let alteration = match table::alteration(known, relation, &there, "_dovetail.tables") {
+            Err(_) if before != Before::Change => {
+                let again = format!("DROP TABLE {}; {}", place.quoted(), place.create(relation));
+                return self.server.run(&what, &again).await;
+            }
+            alteration => alteration?,
+        };
         for column in alteration.added {
-            table::check_initial(relation, column)?;
             let constant = match &column.initial {
                 Initial::Text(constant) => Some(constant.as_str()),
                 Initial::Null | Initial::Unknown => None,

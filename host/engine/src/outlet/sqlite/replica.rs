@@ -288,11 +288,7 @@ impl Replica {
             }
             match known {
                 Known::Definition(known) if known.version == relation.version => {}
-                Known::Definition(_) if !holds_rows => {
-                    let again = format!("{}; {}", table.drop_table(), table.create());
-                    self.connection.execute_batch(&again).map_err(|error| doing.failed(error))?;
-                }
-                Known::Definition(known) => self.follow(&table, &known)?,
+                Known::Definition(known) => self.follow(&table, &known, before)?,
                 Known::Nothing | Known::Table => {}
             }
         } else {
@@ -313,7 +309,12 @@ impl Replica {
         Ok(table)
     }
 
-    fn follow(&self, table: &Table, known: &Relation) -> Result<(), Error> {
+    /// Where it cannot, a table whose rows are about to be emptied is made anew; one whose rows stay never is, empty as
+    /// it may be:
+    ///
+    /// 1. The stream stops at a change of type. 2. The operator empties the table, for it to be scanned again. 3. The
+    /// stream goes on, and puts its next rows into a new table. Result: all others are lost.
+    fn follow(&self, table: &Table, known: &Relation, before: Before) -> Result<(), Error> {
         let relation = &table.relation;
         let what = format!("let table {} follow its definition", relation.table);
         let doing = Doing::new(&what);
@@ -323,9 +324,14 @@ impl Replica {
             .prepare("SELECT name FROM pragma_table_info(?)")
             .and_then(|mut statement| statement.query_map([&name], |row| row.get(0))?.collect())
             .map_err(|error| doing.failed(error))?;
-        let alteration = table::alteration(known, relation, &there, "_dovetail_tables")?;
+        let alteration = match table::alteration(known, relation, &there, "_dovetail_tables") {
+            Err(_) if before != Before::Change => {
+                let again = format!("{}; {}", table.drop_table(), table.create());
+                return self.connection.execute_batch(&again).map_err(|error| doing.failed(error));
+            }
+            alteration => alteration?,
+        };
         for column in alteration.added {
-            table::check_initial(relation, column)?;
             let add = self.connection.execute_batch(&table.add(column));
             add.map_err(|error| doing.failed(error))?;
             if let Initial::Text(constant) = &column.initial {
