@@ -58,7 +58,8 @@ pub enum Change {
     /// The key is the same in both images.
     Update {
         relation: Arc<Relation>,
-        /// The whole old row under `REPLICA IDENTITY FULL`, otherwise none.
+        /// The whole old row under `REPLICA IDENTITY FULL`, its key at least where that was spelled otherwise (numeric
+        /// `1.0`, now `1.00`), else none.
         before: Option<Row>,
         after: Row,
     },

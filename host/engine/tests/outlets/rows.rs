@@ -1,9 +1,10 @@
 //! Folding what the outlet received gives the source's rows.
 
-use crate::subject::{Subject, texts, try_write, write};
+use crate::subject::{Place, Subject, texts, try_write, write};
 use crate::world::*;
 use dovetail::outlet::Error;
 use dovetail_core::seam::Recorded;
+use dovetail_core::value::{Row, Value};
 
 #[tokio::test]
 async fn inserts_updates_and_deletes_leave_the_rows_of_the_source() {
@@ -191,8 +192,41 @@ async fn an_old_row_that_is_not_there_is_refused() {
         {
             let mut outlet = subject.open_with(&log).await;
             let result = try_write(&mut outlet, [transaction(200, [change])]).await;
-            assert!(matches!(result, Err(Error::Definite { .. })), "{:?}", subject.place);
+            let Err(Error::Definite { remedy, .. }) = result else {
+                panic!("{:?}: {result:?}", subject.place)
+            };
+            assert!(remedy.contains("has no key") && remedy.contains("plugin"), "{remedy}");
         }
+    }
+}
+
+/// The log gives the old key of such an update even where it gives no old row.
+#[tokio::test]
+async fn a_row_whose_key_gets_another_spelling_leaves_no_ghost() {
+    let prices = relation("prices", vec![column("price", "numeric"), column("n", "text")], &[0]);
+    let price = |text: &str, n| Row::new(vec![Value::Decimal(text.into()), word(n)]);
+    for subject in Subject::all().await {
+        let mut outlet = subject.open_with(&prices).await;
+        write(&mut outlet, [chunk(&prices, [price("1.0", "a"), price("2.0", "long")])]).await;
+        let whole = update_from(&prices, price("1.0", "~"), price("1.00", "b"));
+        let partial = update_from(&prices, price("2.0", "~"), price("2.00", "~"));
+        write(&mut outlet, [transaction(200, [whole, partial])]).await;
+        if subject.place == Place::File {
+            let lines = subject.lines();
+            let [_, _, whole, partial] = lines.as_slice() else { panic!("{lines:?}") };
+            assert_eq!(
+                (&whole["before"]["price"], &whole["key"]["price"]),
+                (&"1.0".into(), &"1.00".into())
+            );
+            assert_eq!(
+                partial["before"].as_object().map(serde_json::Map::len),
+                Some(1),
+                "{partial}"
+            );
+            continue;
+        }
+        let expected = texts([price("1.00", "b"), price("2.00", "long")]);
+        assert_eq!(subject.rows(&prices).await, expected, "{:?}", subject.place);
     }
 }
 
@@ -201,10 +235,7 @@ async fn a_key_that_is_spelled_differently_is_one_row() {
     for subject in Subject::transactional().await {
         let prices =
             relation("prices", vec![column("price", "numeric"), column("n", "int4")], &[0]);
-        let price = |text: &str, n| {
-            use dovetail_core::value::{Row, Value};
-            Row::new(vec![Value::Decimal(text.into()), Value::Int(n)])
-        };
+        let price = |text: &str, n| Row::new(vec![Value::Decimal(text.into()), Value::Int(n)]);
         let mut outlet = subject.open_with(&prices).await;
         write(&mut outlet, [chunk(&prices, [price("1.0", 1)])]).await;
         write(
