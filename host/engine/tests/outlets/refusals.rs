@@ -199,8 +199,14 @@ async fn a_place_that_cannot_be_written_is_refused() {
 #[tokio::test]
 async fn a_file_has_one_writer() {
     let subject = Subject::new(Place::File).await;
-    let first = subject.open().await;
+    let theirs = std::fs::File::create(subject.path()).expect("a file");
+    theirs.lock().expect("a lock");
     definite(subject.try_open(&origin()).await, "another process");
+    drop(theirs);
+    // One of our own may hang, and lets go at last.
+    let first = subject.open().await;
+    let refused = subject.try_open(&origin()).await;
+    assert!(matches!(refused, Err(Error::Transient { .. })), "{refused:?}");
     first.close().await.expect("closed");
     subject.open().await.close().await.expect("closed");
 }

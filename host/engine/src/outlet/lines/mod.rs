@@ -33,6 +33,7 @@
 //! Content, payload, headers and emitted keys, which are bytes, are written as bytea is.
 
 mod encode;
+mod held;
 mod json;
 mod sink;
 

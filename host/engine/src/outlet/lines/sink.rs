@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use super::held::{self, Held};
 use crate::outlet::Error;
 
 #[derive(Debug)]
@@ -16,6 +17,8 @@ pub(super) enum Sink {
         length: u64,
         /// Something was written that is not yet on disk.
         dirty: bool,
+        /// Load-bearing: behind `file`, and so dropped after it.
+        _held: Held,
     },
 }
 
@@ -36,8 +39,15 @@ impl Sink {
         };
         let mut file =
             OpenOptions::new().read(true).append(true).create(true).open(path).map_err(unusable)?;
+        let is_ours = held::is_held(&file).map_err(unusable)?;
         match file.try_lock() {
             Ok(()) => {}
+            Err(error @ TryLockError::WouldBlock) if is_ours => {
+                return Err(Error::transient(
+                    format!("an earlier write of this process still holds {name}"),
+                    error,
+                ));
+            }
             Err(TryLockError::WouldBlock) => {
                 return Err(Error::definite(
                     format!("{name} is being written by another process"),
@@ -46,10 +56,11 @@ impl Sink {
             }
             Err(TryLockError::Error(error)) => return Err(unusable(error)),
         }
+        let held = Held::new(&file).map_err(unusable)?;
         let length = whole_lines(&mut file).map_err(unusable)?;
         file.set_len(length).and_then(|()| file.sync_all()).map_err(unusable)?;
         sync_directory(path).map_err(unusable)?;
-        Ok(Self::File { path: path.to_owned(), file, length, dirty: false })
+        Ok(Self::File { path: path.to_owned(), file, length, dirty: false, _held: held })
     }
 
     pub(super) fn write(&mut self, lines: &[u8]) -> Result<(), Error> {
@@ -58,7 +69,7 @@ impl Sink {
         }
         match self {
             Self::Stdout => io::stdout().lock().write_all(lines).map_err(stdout_failed),
-            Self::File { path, file, length, dirty } => {
+            Self::File { path, file, length, dirty, .. } => {
                 *dirty = true;
                 if let Err(error) = file.write_all(lines) {
                     // Half a line must not stay in front of the next one. If the cut fails too, opening cuts.
