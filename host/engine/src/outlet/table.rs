@@ -168,8 +168,11 @@ pub(in crate::outlet) fn incomplete(relation: &Relation) -> Error {
 pub(in crate::outlet) fn missing_row(relation: &Relation) -> Error {
     Error::definite(
         format!("no row of {} at the outlet equals the old row of a change", relation.table),
-        "the table has no key, so its rows must arrive unchanged by plugins and be written by this pipeline alone; \
-         give the source table a primary key, or scan it again",
+        format!(
+            "the table has no key, so a row is found by all its columns, and not where a plugin changed or dropped it \
+             before: give the source table a primary key, or keep plugins from the rows of this table; if there are none, \
+             somebody else wrote to the table at the outlet: {SCAN_AGAIN}"
+        ),
     )
 }
 
