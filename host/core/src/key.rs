@@ -121,6 +121,7 @@ mod tests {
             type_modifier: -1,
             kind: Kind::Text,
             initial: crate::schema::Initial::Null,
+            number: None,
         };
         Relation::new(
             RelationId(1),

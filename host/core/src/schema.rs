@@ -59,6 +59,10 @@ pub struct Column {
     pub type_modifier: i32,
     pub kind: Kind,
     pub initial: Initial,
+    /// The source's own number of the column, which a rename keeps and no other column of the table ever gets. The log
+    /// does not say it; `None` where the catalog did not either (the column is gone by now).
+    #[serde(default)]
+    pub number: Option<i16>,
 }
 
 /// What the rows hold that were there before a column was added to a live table. The log does not say it, so the
@@ -100,6 +104,7 @@ impl Relation {
             part(column.name.as_bytes());
             part(column.type_name.as_bytes());
             part(&column.type_modifier.to_le_bytes());
+            part(&column.number.unwrap_or_default().to_le_bytes());
             part(&[u8::from(key.contains(&index))]);
         }
         let version = (digest.digest() & u64::from(u32::MAX)) as u32;
@@ -126,6 +131,7 @@ mod tests {
             type_modifier: -1,
             kind: Kind::Int,
             initial: Initial::Null,
+            number: None,
         }
     }
 
@@ -141,5 +147,7 @@ mod tests {
         assert_ne!(two.version, relation(vec![column("b"), column("a")], vec![0]).version);
         assert_ne!(two.version, relation(vec![column("a"), column("b")], vec![1]).version);
         assert_ne!(two.version, relation(vec![column("ab"), column("")], vec![0]).version);
+        let another_b = Column { number: Some(3), ..column("b") };
+        assert_ne!(two.version, relation(vec![column("a"), another_b], vec![0]).version);
     }
 }

@@ -26,6 +26,7 @@ fn table() -> Arc<Relation> {
         type_modifier: -1,
         kind: Kind::Int,
         initial: Initial::Null,
+        number: None,
     };
     let name = TableName { namespace: "public".into(), name: "t".into() };
     Arc::new(Relation::new(RelationId(1), name, vec![id], vec![0]))

@@ -176,6 +176,7 @@ mod tests {
             type_modifier: -1,
             kind: Kind::Text,
             initial: Initial::Null,
+            number: None,
         };
         let table = TableName { namespace: "public".into(), name: "users".into() };
         let columns = ["id", "name", "email", "phone"].map(column);

@@ -202,6 +202,7 @@ mod tests {
             type_modifier: -1,
             kind,
             initial: Initial::Null,
+            number: None,
         };
         let columns =
             [("id", Kind::Int), ("secret", Kind::Text), ("name", Kind::Text), ("born", Kind::Date)];

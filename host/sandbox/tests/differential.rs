@@ -105,6 +105,7 @@ static RELATION: LazyLock<Arc<Relation>> = LazyLock::new(|| {
         type_modifier: -1,
         kind: *kind,
         initial: Initial::Null,
+        number: None,
     };
     let table = TableName { namespace: "public".into(), name: "every kind".into() };
     let columns = KINDS.iter().enumerate().map(column).collect();

@@ -147,6 +147,7 @@ mod tests {
             type_modifier: -1,
             kind: *kind,
             initial: Initial::Null,
+            number: None,
         };
         let columns = kinds.iter().enumerate().map(column).collect();
         let table = TableName { namespace: "public".into(), name: "t".into() };

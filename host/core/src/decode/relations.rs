@@ -130,6 +130,7 @@ impl Relations {
                 type_modifier: column.type_modifier,
                 kind,
                 initial: Initial::Null,
+                number: None,
             });
             if column.identifies {
                 identifying.push(index);

@@ -226,8 +226,8 @@ pub(in crate::outlet) struct Alteration<'a> {
 /// `ledger` names the engine's own table that remembers definitions.
 ///
 /// # Errors
-/// Definite where following could lose something: a rename cannot be told from a drop and an add, and what a cast does
-/// to old rows only the operator can judge. What the operator has done at the outlet meanwhile is not done again, and a
+/// Definite where following could lose something: a rename cannot be told from a drop and an add, columns never change
+/// places but by being renamed or made anew, and what a cast does to old rows only the operator can judge. What the operator has done at the outlet meanwhile is not done again, and a
 /// table whose noted definition was cleared is taken as it stands: so there is a way on from each of these.
 pub(in crate::outlet) fn alteration<'a>(
     old: &'a Relation,
@@ -251,6 +251,15 @@ pub(in crate::outlet) fn alteration<'a>(
     let (mut old_key, mut new_key) = (keys(old), keys(new));
     old_key.sort_unstable();
     new_key.sort_unstable();
+    let shared = |one: &'a Relation, other: &'a Relation| -> Vec<&'a str> {
+        let names = one.columns.iter().map(|column| column.name.as_str());
+        names.filter(|name| other.column_index(name).is_some()).collect()
+    };
+    let (was, is) = (shared(old, new), shared(new, old));
+    if was != is {
+        let (was, is) = (was.join(", "), is.join(", "));
+        return Err(stop(format!("columns changed places: were ({was}), are ({is})")));
+    }
     let lacks =
         |relation: &Relation, column: &Column| relation.column_index(&column.name).is_none();
     let mut added: Vec<_> = new.columns.iter().filter(|column| lacks(old, column)).collect();
@@ -270,6 +279,10 @@ pub(in crate::outlet) fn alteration<'a>(
     }
     for column in &new.columns {
         let was = old.columns.iter().find(|was| was.name == column.name);
+        let numbers = was.and_then(|was| was.number).zip(column.number);
+        if numbers.is_some_and(|(was, is)| was != is) {
+            return Err(stop(format!("column {} is another one of the same name", column.name)));
+        }
         if let Some(was) = was.filter(|was| !keeps_values(was, column)) {
             let (was, is) = (type_of(was), type_of(column));
             return Err(stop(format!("column {} was of type {was}, is {is}", column.name)));

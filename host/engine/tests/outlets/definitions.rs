@@ -17,6 +17,12 @@ fn first() -> Arc<Relation> {
     with(vec![column("id", "int8"), column("name", "text")])
 }
 
+/// `id` and a text, with the source's numbers of the columns.
+fn numbered([id, text]: [(&str, i16); 2]) -> Arc<Relation> {
+    let id = Column { number: Some(id.1), ..column(id.0, "int8") };
+    with(vec![id, Column { number: Some(text.1), ..column(text.0, "text") }])
+}
+
 fn with_city(initial: Initial) -> Arc<Relation> {
     let city = Column { initial, ..column("city", "text") };
     with(vec![column("id", "int8"), city, column("name", "text")])
@@ -93,9 +99,10 @@ async fn a_change_of_definition_that_cannot_be_followed_stops_with_what_to_do() 
         ("a type", retyped),
         ("a key", rekeyed),
         ("a volatile default", with_city(Initial::Unknown)),
+        ("a column made anew", numbered([("id", 1), ("name", 3)])),
     ] {
         for subject in Subject::transactional().await {
-            let old = first();
+            let old = numbered([("id", 1), ("name", 2)]);
             let mut outlet = subject.open_with(&old).await;
             write(&mut outlet, [chunk(&old, [two(1, "ada")])]).await;
             let values = new.columns.iter().map(|_| Value::Null).collect();
@@ -108,6 +115,27 @@ async fn a_change_of_definition_that_cannot_be_followed_stops_with_what_to_do() 
             outlet.close().await.expect("closed");
             assert_eq!(subject.rows(&old).await, texts([two(1, "ada")]), "{what}: nothing landed");
         }
+    }
+}
+
+/// Two columns that swap their names look like none that came or went.
+#[tokio::test]
+async fn columns_that_change_places_stop_with_what_to_do() {
+    for subject in Subject::transactional().await {
+        let (old, new) = (people(), {
+            let columns = ["id", "note", "name"].into_iter().zip(["int8", "text", "text"]);
+            with(columns.map(|(name, kind)| column(name, kind)).collect())
+        });
+        let mut outlet = subject.open_with(&old).await;
+        write(&mut outlet, [chunk(&old, [row(1, "ada", "a")])]).await;
+        let changes = [transaction(200, [insert(&new, row(2, "b", "bob"))])];
+        let result = try_write(&mut outlet, changes).await;
+        let Err(Error::Definite { what, .. }) = result else {
+            panic!("{:?}: {result:?}", subject.place)
+        };
+        assert!(what.contains("columns changed places"), "{what}");
+        outlet.close().await.expect("closed");
+        assert_eq!(subject.rows(&old).await, texts([row(1, "ada", "a")]), "nothing landed");
     }
 }
 

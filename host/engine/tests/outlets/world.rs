@@ -18,6 +18,7 @@ pub(crate) fn column(name: &str, type_name: &str) -> Column {
         type_modifier: -1,
         kind: types::kind(type_name),
         initial: Initial::Null,
+        number: None,
     }
 }
 

@@ -87,6 +87,7 @@ fn column(name: &str, type_name: &str, kind: Kind) -> Column {
         type_modifier: -1,
         kind,
         initial: Initial::Null,
+        number: None,
     }
 }
 

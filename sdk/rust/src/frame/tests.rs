@@ -76,6 +76,7 @@ fn core_relation() -> Arc<schema::Relation> {
         type_modifier: -1,
         kind: schema::Kind::Text,
         initial: Initial::Null,
+        number: None,
     };
     let table = TableName { namespace: "public".into(), name: "t".into() };
     let columns = (0..values().len()).map(column).collect();

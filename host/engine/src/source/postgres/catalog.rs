@@ -48,8 +48,8 @@ impl Heap {
 pub struct Supplement {
     /// Names of the key's columns: of the replica identity, or else of the primary key.
     pub key: Vec<String>,
-    /// What rows older than the column hold; a column that is not here is gone by now.
-    pub initial: HashMap<String, Initial>,
+    /// The columns by name; one that is not here is gone by now.
+    pub columns: HashMap<String, Column>,
 }
 
 /// Who the server is; stored with the position.
@@ -105,8 +105,8 @@ pub async fn supplement(
 ) -> Result<Supplement, Failure> {
     let key = keys(client, &[id.0]).await?.remove(&id.0).unwrap_or_default();
     let columns = columns(client, &[id.0], publication).await?.remove(&id.0).unwrap_or_default();
-    let initial = columns.into_iter().map(|column| (column.name, column.initial)).collect();
-    Ok(Supplement { key, initial })
+    let columns = columns.into_iter().map(|column| (column.name.clone(), column)).collect();
+    Ok(Supplement { key, columns })
 }
 
 /// Who the server at the other end is, and which database.
@@ -193,7 +193,7 @@ async fn columns(
         ) \
         SELECT a.attrelid, a.attname::text, n.nspname::text, t.typname::text, a.atttypmod, \
             a.atthasmissing, (a.attmissingval::text::text[])[1], \
-            a.atthasdef OR a.attidentity <> '' OR declared.typdefaultbin IS NOT NULL \
+            a.atthasdef OR a.attidentity <> '' OR declared.typdefaultbin IS NOT NULL, a.attnum \
         FROM pg_attribute a \
         JOIN pg_type declared ON declared.oid = a.atttypid \
         LEFT JOIN plain ON plain.domain = a.atttypid \
@@ -219,6 +219,7 @@ async fn columns(
             type_modifier: get(&row, 4, what)?,
             kind: described.kind,
             initial: initial(get(&row, 5, what)?, get(&row, 6, what)?, get(&row, 7, what)?),
+            number: get(&row, 8, what)?,
         });
     }
     Ok(columns)

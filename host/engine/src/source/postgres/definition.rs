@@ -1,8 +1,8 @@
 //! What the stream's descriptions of tables leave open, and which tables are captured at all.
 //!
 //! A description comes from the log, so it is of the change's own time. What it does not say, the primary key of a table
-//! whose replica identity is the full row, and what older rows hold in a new column, is looked up in the catalog, which
-//! is of *now*. That can only be wrong after the definition changed again since, and then it is either noticed (a key
+//! whose replica identity is the full row, the numbers of its columns, and what older rows hold in a new one, is looked up
+//! in the catalog, which is of *now*. That can only be wrong after the definition changed again since, and then it is either noticed (a key
 //! column that the description lacks) or [`Unknown`](Initial::Unknown).
 //!
 //! A publication may hold more tables than are captured; their changes are left out. But a captured table that goes on
@@ -99,15 +99,17 @@ fn is_captured(
 }
 
 fn merge(mut raw: RawRelation, supplement: Supplement) -> Result<Relation, StreamError> {
-    let Supplement { key, mut initial } = supplement;
-    if raw.needs_primary_key() && initial.is_empty() {
+    let Supplement { key, columns } = supplement;
+    if raw.needs_primary_key() && columns.is_empty() {
         return Err(StreamError::Identity(format!(
             "table {} was dropped, and its key cannot be looked up any more",
             raw.table
         )));
     }
     for column in &mut raw.columns {
-        column.initial = initial.remove(&column.name).unwrap_or(Initial::Unknown);
+        let now = columns.get(&column.name);
+        column.initial = now.map_or(Initial::Unknown, |now| now.initial.clone());
+        column.number = now.and_then(|now| now.number);
     }
     let table = raw.table.clone();
     match raw.identity {
@@ -131,15 +133,19 @@ mod tests {
         TableName { namespace: "public".into(), name: name.into() }
     }
 
-    fn raw(id: u32, name: &str, identity: Identity) -> RawRelation {
-        let column = |name: &str| Column {
+    fn column(name: &str, initial: Initial) -> Column {
+        Column {
             name: name.into(),
             type_name: "int4".into(),
             type_modifier: -1,
             kind: Kind::Int,
-            initial: Initial::Null,
-        };
-        let columns = vec![column("a"), column("b")];
+            initial,
+            number: None,
+        }
+    }
+
+    fn raw(id: u32, name: &str, identity: Identity) -> RawRelation {
+        let columns = vec![column("a", Initial::Null), column("b", Initial::Null)];
         RawRelation {
             id: RelationId(id),
             table: table(name),
@@ -152,9 +158,9 @@ mod tests {
     fn supplement(key: &[&str], columns: &[(&str, Initial)]) -> Supplement {
         Supplement {
             key: key.iter().map(|name| (*name).to_owned()).collect(),
-            initial: columns
+            columns: columns
                 .iter()
-                .map(|(name, initial)| ((*name).into(), initial.clone()))
+                .map(|(name, initial)| ((*name).into(), column(name, initial.clone())))
                 .collect(),
         }
     }
