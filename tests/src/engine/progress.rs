@@ -49,6 +49,17 @@ impl Setup {
         reached.await.with_context(|| engine.log())
     }
 
+    /// Waits until the scan of every table is done.
+    pub async fn scanned(&self, engine: &mut Engine) -> Result<()> {
+        let scanned = until("all tables to be scanned", PATIENCE, async || {
+            engine.must_run()?;
+            let status = self.status()?;
+            let tables = status["tables"].as_array().context("tables")?;
+            Ok(tables.iter().all(|it| it["scan"] == "done").then_some(()))
+        });
+        scanned.await.with_context(|| engine.log())
+    }
+
     /// Waits until workers are reading rows.
     pub async fn scanning(&self, engine: &mut Engine, source: &Client) -> Result<()> {
         let query = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'dovetail' \
