@@ -303,7 +303,7 @@ async fn every_kind_of_key_is_scanned_once() -> Result<()> {
             "CREATE TABLE ends (id bigint PRIMARY KEY);
              INSERT INTO ends VALUES (1), (9223372036854775807), (-9223372036854775808);
              CREATE TABLE sparse (id bigint PRIMARY KEY);
-             INSERT INTO sparse SELECT 9223372036854775807 - i * i * 1000000 FROM generate_series(0, 3000) i;
+             INSERT INTO sparse SELECT 9223372036854775807 - i::bigint * i * 1000000 FROM generate_series(0, 3000) i;
              CREATE TABLE composite (a int, b text, c int, PRIMARY KEY (b, a));
              INSERT INTO composite SELECT i % 50, 'b' || i / 50, i FROM generate_series(1, 3000) i;
              CREATE TABLE words (word text PRIMARY KEY);

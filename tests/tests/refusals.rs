@@ -75,7 +75,7 @@ async fn a_database_that_does_not_exist() -> Result<()> {
 #[tokio::test]
 async fn tls_that_the_server_does_not_offer() -> Result<()> {
     let (_server, client, setup) = source(Options::default()).await?;
-    refused(&setup.set("/source/postgres/sslmode", json!("require")), DEFINITE, &["TLS"])?;
+    refused(&setup.set("/source/postgres/sslmode", json!("require")), DEFINITE, &["sslmode"])?;
     nothing_is_left(&client).await
 }
 

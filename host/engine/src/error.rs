@@ -20,7 +20,7 @@ use crate::{delivery, outlet, plugins, state};
 pub enum Error {
     #[error("the source is not ready:{}", list(.0))]
     NotReady(Vec<Finding>),
-    #[error("connect to the source")]
+    #[error(transparent)]
     Source(#[from] Failure),
     #[error("pin a position")]
     Pin(#[from] CreateError),

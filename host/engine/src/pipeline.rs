@@ -60,6 +60,8 @@ pub async fn run(
         progress.scan_ended();
         let error = match ended {
             Ok(()) | Err(Error::Stopped) => return Ok(()),
+            // To give up the wait for running transactions is what `pin_timeout` asks for.
+            Err(error @ Error::Pin(_)) => return Err(error),
             Err(error) if !attempt.began || !error.is_transient() => return Err(error),
             Err(error) => error,
         };
@@ -91,7 +93,7 @@ impl Attempt<'_> {
     async fn run(&mut self, backoff: &mut Backoff) -> Result<(), Error> {
         let config = self.config;
         let Begun { source, mut store, targets, start, proof } = tokio::select! {
-            begun = Begun::of(config) => begun?,
+            begun = Begun::of(config, &mut self.began) => begun?,
             () = self.stop.cancelled() => return Err(Error::Stopped),
         };
         let router = lane::Lanes::new(config.lanes);
@@ -99,7 +101,6 @@ impl Attempt<'_> {
         let (landed_sender, landed) = mpsc::unbounded_channel();
         let delivering = tokio::spawn(delivery::run(work, targets, landed_sender));
 
-        self.began = true;
         backoff.reset();
         info!({ field::PIPELINE } = config.name, tables = config.source.tables.len(), "started");
         let parts = Parts { source, store: &mut store, lanes, landed, delivering };
@@ -119,12 +120,13 @@ struct Begun {
 
 impl Begun {
     /// Cancel-safe: what was opened is closed again.
-    async fn of(config: &Pipeline) -> Result<Self, Error> {
+    async fn of(config: &Pipeline, reached: &mut bool) -> Result<Self, Error> {
         let source = Source::connect(&config.source).await?;
         let origin = source.origin(&config.name);
         let store = Store::open(&config.state, &origin).await?;
         preflight(config, &source, &store).await?;
         let targets = open_targets(config, &origin).await?;
+        *reached = true;
         let (recorded, proof) = targets.recorded(store.record().checkpoint);
         let start = source.start(config.snapshot.mode, recorded).await?;
         Ok(Self { source, store, targets, start, proof })

@@ -180,3 +180,149 @@ fn emitted_row(row: Row, event: &Event, known: Option<&Known>) -> Result<Row, De
     }
     Ok(emitted)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use dovetail_core::change::Operation;
+    use dovetail_core::position::Position;
+    use dovetail_core::schema::{Column, Initial, Relation, RelationId, TableName};
+
+    use super::*;
+    use crate::interest::{Descriptor, Interest};
+    use crate::relations::Relations;
+
+    /// `id` (the key), `name`, `born`, and `secret`, which the plugin is not shown.
+    fn relation() -> Arc<Relation> {
+        let column = |(name, kind): (&str, Kind)| Column {
+            name: name.into(),
+            type_name: format!("{kind:?}"),
+            type_modifier: -1,
+            kind,
+            initial: Initial::Null,
+        };
+        let columns =
+            [("id", Kind::Int), ("secret", Kind::Text), ("name", Kind::Text), ("born", Kind::Date)];
+        let table = TableName { namespace: "public".into(), name: "t".into() };
+        let columns = columns.map(column).into();
+        Arc::new(Relation::new(RelationId(1), table, columns, vec![0]))
+    }
+
+    fn row() -> Row {
+        Row::new(vec![Value::Int(1), Value::text("s"), Value::text("n"), Value::Unavailable])
+    }
+
+    fn settle_on(change: Change, reply: Outcome) -> Outcome {
+        let descriptor = Descriptor {
+            name: "test".into(),
+            version: "1".into(),
+            interests: vec![Interest {
+                tables: vec!["*".into()],
+                operations: Operation::ALL.into_iter().collect(),
+                columns: Some(["id", "name", "born"].map(String::from).into()),
+                before: false,
+            }],
+        };
+        let mut relations = Relations::default();
+        let known = change.relation().map(|relation| relations.index(relation, &descriptor));
+        let known = known.and_then(|index| relations.get(index));
+        let event = Event {
+            position: Position::default(),
+            commit_time_micros: 0,
+            transaction: None,
+            redelivery: false,
+            change,
+        };
+        let limits = Limits::around(1 << 20, Duration::from_secs(1), 2);
+        Verdict { limits: &limits }.settle(reply, &event, known)
+    }
+
+    fn settle(reply: Outcome) -> Outcome {
+        let change = Change::Insert { relation: relation(), after: row(), moved_from: None };
+        settle_on(change, reply)
+    }
+
+    fn patch_of(column: usize, value: Value) -> Outcome {
+        Outcome::Patch(vec![Cell { column, value }])
+    }
+
+    fn emit_row(values: Vec<Value>) -> Outcome {
+        let payload = Payload::Row(Row::new(values));
+        Outcome::Emit(vec![Emission { topic: None, key: None, payload, headers: Vec::new() }])
+    }
+
+    fn code(outcome: Outcome) -> String {
+        match outcome {
+            Outcome::Fail(failure) => failure.code,
+            other => panic!("not denied: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_patch_comes_back_in_the_columns_of_the_relation() {
+        let patched = settle(patch_of(1, Value::text("m")));
+        assert_eq!(patched, patch_of(2, Value::text("m")));
+        assert_eq!(settle(patch_of(1, Value::Null)), patch_of(2, Value::Null));
+    }
+
+    #[test]
+    fn a_patch_that_the_event_does_not_allow_fails_it() {
+        for (reply, expected) in [
+            (patch_of(0, Value::Int(2)), "host.key"),
+            (patch_of(0, Value::Null), "host.key"),
+            (patch_of(1, Value::Int(2)), "host.type"),
+            (patch_of(1, Value::Unavailable), "host.unavailable"),
+            (patch_of(3, Value::text("s")), "host.column"),
+            (patch_of(usize::MAX, Value::Null), "host.column"),
+        ] {
+            assert_eq!(code(settle(reply)), expected);
+        }
+        let relation = relation();
+        let delete = Change::Delete { relation, before: row(), moved: false };
+        assert_eq!(code(settle_on(delete, patch_of(1, Value::Null))), "host.patch-no-row");
+    }
+
+    #[test]
+    fn what_changes_nothing_is_allowed() {
+        assert_eq!(settle(patch_of(0, Value::Int(1))), patch_of(0, Value::Int(1)));
+        assert_eq!(settle(patch_of(2, Value::Unavailable)), patch_of(3, Value::Unavailable));
+    }
+
+    #[test]
+    fn a_reason_holds_no_value() {
+        let Outcome::Fail(failure) = settle(patch_of(0, Value::Int(4711))) else {
+            panic!("changes the key")
+        };
+        assert!(!failure.message.contains("4711"), "{}", failure.message);
+    }
+
+    #[test]
+    fn an_emitted_row_keeps_what_the_plugin_was_not_shown() {
+        let reply = emit_row(vec![Value::Int(1), Value::text("m"), Value::Date(3)]);
+        let expected =
+            emit_row(vec![Value::Int(1), Value::text("s"), Value::text("m"), Value::Date(3)]);
+        assert_eq!(settle(reply), expected);
+    }
+
+    #[test]
+    fn an_emitted_row_of_another_key_or_width_fails_its_event() {
+        let other_key = emit_row(vec![Value::Int(2), Value::text("m"), Value::Null]);
+        assert_eq!(code(settle(other_key)), "host.key");
+        assert_eq!(code(settle(emit_row(vec![Value::Int(1)]))), "host.emit-columns");
+        let truncate = Change::Truncate { relation: relation() };
+        assert_eq!(code(settle_on(truncate, emit_row(Vec::new()))), "host.emit-no-row");
+    }
+
+    #[test]
+    fn emissions_and_routes_have_limits() {
+        let tombstone =
+            Emission { topic: None, key: None, payload: Payload::Tombstone, headers: Vec::new() };
+        assert_eq!(code(settle(Outcome::Emit(vec![tombstone; 65]))), "host.emissions");
+        assert_eq!(code(settle(Outcome::Route(vec![2]))), "host.route-unknown");
+        assert_eq!(code(settle(Outcome::Route(vec![1, 1]))), "host.route-twice");
+        assert_eq!(code(settle(Outcome::Route(vec![0; 65_535]))), "host.route-twice");
+        assert_eq!(settle(Outcome::Route(vec![1, 0])), Outcome::Route(vec![1, 0]));
+    }
+}

@@ -85,6 +85,10 @@ pub trait Transform: Sized {
     fn event(&mut self, event: Event<'_>) -> Outcome;
 }
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 #[doc(hidden)]
 pub mod private {
     pub use crate::export::{Runtime, describe, lifecycle, packed};

@@ -25,8 +25,10 @@ impl Setup {
     ) -> Result<()> {
         let end = source.query_one("SELECT pg_current_wal_flush_lsn()::text", &[]).await?;
         let end: String = end.get(0);
+        // A slot is active while it is being created, too.
         let query = "SELECT confirmed_flush_lsn >= $2::text::pg_lsn FROM pg_replication_slots \
-                     WHERE slot_name = $1 AND active";
+                     JOIN pg_stat_replication ON pid = active_pid \
+                     WHERE slot_name = $1 AND state = 'streaming'";
         let what = format!("slot {} to be acknowledged up to {end}", self.name());
         let wait = until(what, limit, async || {
             engine.must_run()?;
@@ -58,6 +60,18 @@ impl Setup {
             Ok(tables.iter().all(|it| it["scan"] == "done").then_some(()))
         });
         scanned.await.with_context(|| engine.log())
+    }
+
+    /// Waits until the scan is over and the log is being read.
+    pub async fn streaming(&self, engine: &mut Engine, source: &Client) -> Result<()> {
+        let query = "SELECT EXISTS (SELECT FROM pg_replication_slots \
+                     JOIN pg_stat_replication ON pid = active_pid \
+                     WHERE slot_name = $1 AND state IN ('catchup', 'streaming'))";
+        let streaming = until("the stream", PATIENCE, async || {
+            engine.must_run()?;
+            Ok(source.query_one(query, &[&self.name()]).await?.get::<_, bool>(0).then_some(()))
+        });
+        streaming.await.with_context(|| engine.log())
     }
 
     /// Waits until workers are reading rows.

@@ -180,10 +180,15 @@ impl Setup {
 
     /// Starts `dovetail run`.
     pub fn run(&self) -> Result<Engine> {
+        self.run_with(&[])
+    }
+
+    /// [`Setup::run`] with more arguments, such as `--until-caught-up`.
+    pub fn run_with(&self, arguments: &[&str]) -> Result<Engine> {
         let output =
             fs::File::options().create(true).append(true).open(self.directory().join("stdout"))?;
         let mut command = self.command("run")?;
-        command.args(["--log-format", "json"]).stdout(output);
+        command.args(["--log-format", "json"]).args(arguments).stdout(output);
         Engine::start(command, &self.log_file())
     }
 

@@ -45,12 +45,12 @@ pub enum Error {
         "host {host} is neither a name nor an address that a certificate can be checked against"
     )]
     HostName { host: String, source: InvalidDnsNameError },
-    #[error("set up tls")]
+    #[error("set up TLS")]
     Setup(#[from] rustls::Error),
     /// The certificate, or the server's way of speaking TLS, was refused.
-    #[error("tls was refused; check sslmode and sslrootcert against the certificate of the server")]
+    #[error("TLS was refused; check sslmode and sslrootcert against the certificate of the server")]
     Refused(#[source] rustls::Error),
-    #[error("the connection broke in the tls handshake")]
+    #[error("the connection broke in the TLS handshake")]
     Handshake(#[source] io::Error),
 }
 

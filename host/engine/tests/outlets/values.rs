@@ -1,7 +1,7 @@
 //! Every kind of value comes back as it went in.
 
 use bytes::Bytes;
-use dovetail_core::schema::{Kind, Relation};
+use dovetail_core::schema::{Column, Kind, Relation};
 use dovetail_core::value::{Row, TemporalSpecial, Value};
 use std::sync::Arc;
 
@@ -99,52 +99,65 @@ pub(crate) fn samples() -> Vec<(&'static str, Vec<Value>)> {
     ]
 }
 
-fn holder(type_name: &str) -> Arc<Relation> {
-    relation("holder", vec![column("id", "int8"), column("value", type_name)], &[0])
+/// A table of its own for every type, and a place in the log.
+fn holders(columns: impl Fn(&str) -> (Vec<Column>, &'static [usize])) -> Vec<Holder> {
+    (0..)
+        .zip(samples())
+        .map(|(number, (type_name, values))| {
+            let (columns, key) = columns(type_name);
+            let relation = relation(&format!("holder_{number}"), columns, key);
+            Holder { relation, type_name, values, commit: 200 + 10 * number }
+        })
+        .collect()
+}
+
+struct Holder {
+    relation: Arc<Relation>,
+    type_name: &'static str,
+    values: Vec<Value>,
+    commit: u64,
 }
 
 #[tokio::test]
 async fn a_value_of_every_kind_comes_back_by_every_way_in() {
-    for (type_name, values) in samples() {
-        for subject in Subject::all().await {
-            let holder = holder(type_name);
-            let mut outlet = subject.open_with(&holder).await;
+    for subject in Subject::all().await {
+        let mut outlet = subject.open().await;
+        for holder in holders(|name| (vec![column("id", "int8"), column("value", name)], &[0])) {
+            let relation = &holder.relation;
+            outlet.prepare(relation, true).await.expect("ready");
             let numbered = |from: i64| -> Vec<Row> {
                 let row = |(id, value): (i64, Value)| Row::new(vec![Value::Int(id), value]);
-                (from..).zip(values.iter().cloned().chain([Value::Null])).map(row).collect()
+                (from..).zip(holder.values.iter().cloned().chain([Value::Null])).map(row).collect()
             };
             let changes: Vec<_> = numbered(100)
                 .into_iter()
-                .map(|row| insert(&holder, row))
-                .chain(numbered(0).into_iter().map(|row| update(&holder, row)))
+                .map(|row| insert(relation, row))
+                .chain(numbered(0).into_iter().map(|row| update(relation, row)))
                 .collect();
-            write(&mut outlet, [chunk(&holder, numbered(0)), chunk(&holder, numbered(50))]).await;
-            write(&mut outlet, [transaction(200, changes)]).await;
+            write(&mut outlet, [chunk(relation, numbered(0)), chunk(relation, numbered(50))]).await;
+            write(&mut outlet, [transaction(holder.commit, changes)]).await;
             let expected = [numbered(0), numbered(50), numbered(100)].concat();
-            let place = subject.place;
-            assert_eq!(subject.rows(&holder).await, texts(expected), "{type_name} in {place:?}");
+            let (name, place) = (holder.type_name, subject.place);
+            assert_eq!(subject.rows(relation).await, texts(expected), "{name} in {place:?}");
         }
     }
 }
 
 #[tokio::test]
 async fn a_value_of_every_kind_finds_its_row_when_there_is_no_key() {
-    for (type_name, values) in samples() {
-        for subject in Subject::transactional().await {
-            let holder =
-                relation("holder", vec![column("id", "int8"), column("value", type_name)], &[]);
-            let mut outlet = subject.open_with(&holder).await;
+    for subject in Subject::transactional().await {
+        let mut outlet = subject.open().await;
+        for holder in holders(|name| (vec![column("id", "int8"), column("value", name)], &[])) {
+            let relation = &holder.relation;
+            outlet.prepare(relation, true).await.expect("ready");
             let row = |value: &Value| Row::new(vec![Value::Int(1), value.clone()]);
-            let values: Vec<_> = values.iter().cloned().chain([Value::Null]).collect();
-            write(&mut outlet, [chunk(&holder, values.iter().map(row))]).await;
-            let removed = values.iter().map(|value| delete(&holder, row(value)));
-            write(&mut outlet, [transaction(200, removed)]).await;
-            assert_eq!(
-                subject.rows(&holder).await,
-                texts([]),
-                "{type_name} in {:?}",
-                subject.place
-            );
+            let values: Vec<_> = holder.values.iter().cloned().chain([Value::Null]).collect();
+            write(&mut outlet, [chunk(relation, values.iter().map(row))]).await;
+            assert_eq!(subject.rows(relation).await.len(), values.len());
+            let removed = values.iter().map(|value| delete(relation, row(value)));
+            write(&mut outlet, [transaction(holder.commit, removed)]).await;
+            let (name, place) = (holder.type_name, subject.place);
+            assert_eq!(subject.rows(relation).await, texts([]), "{name} in {place:?}");
         }
     }
 }
@@ -156,33 +169,29 @@ fn can_be_a_key(type_name: &str) -> bool {
 
 #[tokio::test]
 async fn a_value_of_every_kind_finds_its_row_as_a_key() {
-    for (type_name, values) in samples() {
-        if !can_be_a_key(type_name) {
-            continue;
-        }
-        for subject in Subject::transactional().await {
-            let holder =
-                relation("holder", vec![column("value", type_name), column("n", "int8")], &[0]);
-            let mut outlet = subject.open_with(&holder).await;
+    for subject in Subject::transactional().await {
+        let mut outlet = subject.open().await;
+        for holder in holders(|name| (vec![column("value", name), column("n", "int8")], &[0])) {
+            if !can_be_a_key(holder.type_name) {
+                continue;
+            }
+            let relation = &holder.relation;
+            outlet.prepare(relation, true).await.expect("ready");
             let row = |value: &Value, n: i64| Row::new(vec![value.clone(), Value::Int(n)]);
             // Numbers that PostgreSQL holds equal are one key.
-            let mut values = values.clone();
+            let mut values = holder.values.clone();
             values.dedup_by_key(|value| {
                 printed(value).map(|text| text.trim_end_matches(['0', '.']).to_owned())
             });
-            write(&mut outlet, [chunk(&holder, values.iter().map(|value| row(value, 1)))]).await;
-            let changed = values.iter().map(|value| update(&holder, row(value, 2)));
-            write(&mut outlet, [transaction(200, changed)]).await;
+            write(&mut outlet, [chunk(relation, values.iter().map(|value| row(value, 1)))]).await;
+            let changed = values.iter().map(|value| update(relation, row(value, 2)));
+            write(&mut outlet, [transaction(holder.commit, changed)]).await;
             let expected = texts(values.iter().map(|value| row(value, 2)));
-            assert_eq!(subject.rows(&holder).await, expected, "{type_name} in {:?}", subject.place);
-            let removed = values.iter().map(|value| delete(&holder, row(value, 0)));
-            write(&mut outlet, [transaction(300, removed)]).await;
-            assert_eq!(
-                subject.rows(&holder).await,
-                texts([]),
-                "{type_name} in {:?}",
-                subject.place
-            );
+            let (name, place) = (holder.type_name, subject.place);
+            assert_eq!(subject.rows(relation).await, expected, "{name} in {place:?}");
+            let removed = values.iter().map(|value| delete(relation, row(value, 0)));
+            write(&mut outlet, [transaction(holder.commit + 1, removed)]).await;
+            assert_eq!(subject.rows(relation).await, texts([]), "{name} in {place:?}");
         }
     }
 }

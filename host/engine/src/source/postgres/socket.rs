@@ -112,7 +112,7 @@ async fn encrypt(
         },
         b'N' if encryption == Encryption::IfOffered => Ok(Socket::Plain(tcp)),
         b'N' => Err(Failure::definite(
-            format!("the server at {} does not offer tls", address(server)),
+            format!("the server at {} does not offer TLS", address(server)),
             "switch ssl on in the server's configuration, or choose another sslmode",
         )),
         // An error report: the server could not even start a process for us.

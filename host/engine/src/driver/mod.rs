@@ -10,7 +10,10 @@
 //! 4. the end: nothing more is read, what is in the lanes is delivered, what landed is saved, and only then the
 //!    connection to the source closes.
 
-use std::collections::{HashMap, HashSet};
+mod delivering;
+mod reading;
+
+use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use dovetail_core::batch::{ChunkId, Closing};
@@ -24,6 +27,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
+use self::delivering::Delivering;
+use self::reading::Reading;
 use crate::config::Pipeline;
 use crate::delivery;
 use crate::error::Error;
@@ -31,19 +36,15 @@ use crate::lanes::{DeliveryEnded, Lanes};
 use crate::outlet::{Durable, Landed};
 use crate::pipeline::Until;
 use crate::progress::Progress;
-use crate::source::postgres::scan::{self, Piece, Scan, ScanError};
-use crate::source::postgres::slot::Pin;
+use crate::source::postgres::scan::{self, Piece};
 use crate::source::postgres::source::Source;
-use crate::source::postgres::stream::{Item, Stream};
-use crate::source::postgres::view::{self, ViewError};
+use crate::source::postgres::stream::Item;
+use crate::source::postgres::view::ViewError;
 use crate::state::{Saved, Store};
 use crate::telemetry::field;
 
 /// A checkpoint costs an fsync; ten a second keep what a crash repeats small and cost nothing that can be measured.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_millis(100);
-
-/// How long a failed attempt waits for what is in the lanes. An outlet that hangs longer gets it again anyway.
-const DRAIN_MAX: Duration = Duration::from_secs(30);
 
 pub struct Driver<'a> {
     config: &'a Pipeline,
@@ -57,7 +58,6 @@ pub struct Driver<'a> {
     delivering: Delivering,
     reading: Reading,
     checkpoint: Checkpoint,
-    captured: HashSet<RelationId>,
     /// The tables of the views that were opened in this life.
     scanned: Vec<(RelationId, TableName)>,
     /// Changes that committed before this may have been delivered by an earlier life.
@@ -76,15 +76,6 @@ pub struct Parts<'a> {
     pub lanes: Lanes,
     pub landed: mpsc::UnboundedReceiver<Landed>,
     pub delivering: JoinHandle<Result<(), delivery::Error>>,
-}
-
-/// What rows come from at the moment.
-enum Reading {
-    Nothing,
-    Pin(Pin),
-    View(view::View),
-    Scan { scan: Scan, due: HashMap<RelationId, Due> },
-    Stream(Stream),
 }
 
 /// The newest position that is durable at the outlets, and the newest that is saved.
@@ -133,7 +124,6 @@ impl<'a> Driver<'a> {
                 pending: false,
                 not_before: Instant::now(),
             },
-            captured: HashSet::new(),
             scanned: Vec::new(),
             again_before: Lsn::ZERO,
             streamed_from: Lsn::ZERO,
@@ -240,7 +230,7 @@ impl<'a> Driver<'a> {
 
     /// Applies one input, and performs what follows until nothing does.
     async fn apply(&mut self, input: Input) -> Result<(), Error> {
-        let mut inputs = std::collections::VecDeque::from([input]);
+        let mut inputs = VecDeque::from([input]);
         while let Some(input) = inputs.pop_front() {
             debug!(?input, "seam");
             for action in self.seam.apply(input) {
@@ -433,11 +423,7 @@ impl<'a> Driver<'a> {
     async fn dispatch_item(&mut self, item: Item) -> Result<(), Error> {
         match item {
             Item::Relation(relation) => {
-                if self.config.source.tables.contains(&relation.table) {
-                    self.captured.insert(relation.id);
-                } else {
-                    self.captured.remove(&relation.id);
-                }
+                debug!({ field::TABLE } = %relation.table, version = relation.version, "described");
                 Ok(())
             }
             Item::Batch { mut events, closing } => {
@@ -452,9 +438,6 @@ impl<'a> Driver<'a> {
     fn admits(&self, event: &mut Event) -> bool {
         event.redelivery = event.position.commit < self.again_before;
         let Some(relation) = event.change.relation() else { return true };
-        if !self.captured.contains(&relation.id) {
-            return false;
-        }
         match event.transaction {
             Some(transaction) => self.seam.judge(relation.id, transaction) == Verdict::Emit,
             None => true,
@@ -479,58 +462,15 @@ impl<'a> Driver<'a> {
         while let Ok(landed) = self.landed.try_recv() {
             self.take(Happened::Landed(landed)).await?;
         }
-        self.offer_checkpoint().await?;
+        if self.checkpoint.pending {
+            self.offer_checkpoint().await?;
+        }
         if let Reading::Stream(stream) = std::mem::replace(&mut self.reading, Reading::Nothing)
             && let Err(error) = stream.close().await
         {
             debug!({ field::ERROR } = %error, "the stream did not end in order");
         }
         delivered
-    }
-}
-
-/// The task that writes to the outlets.
-struct Delivering {
-    task: Option<JoinHandle<Result<(), delivery::Error>>>,
-    ended: Option<Result<(), Error>>,
-}
-
-impl Delivering {
-    fn new(task: JoinHandle<Result<(), delivery::Error>>) -> Self {
-        Self { task: Some(task), ended: None }
-    }
-
-    /// Until the task has ended; its result waits for [`Self::end`]. Cancel-safe.
-    async fn ended(&mut self) {
-        if let Some(task) = &mut self.task {
-            let result = outcome(task.await);
-            self.task = None;
-            self.ended = Some(result);
-        }
-    }
-
-    /// The task's result. What hangs longer than [`DRAIN_MAX`] is left undone: it was not durable, so it comes again.
-    async fn end(&mut self) -> Result<(), Error> {
-        if tokio::time::timeout(DRAIN_MAX, self.ended()).await.is_err() {
-            if let Some(task) = self.task.take() {
-                task.abort();
-            }
-            return Err(Error::DrainTimedOut);
-        }
-        self.ended.take().unwrap_or(Ok(()))
-    }
-}
-
-fn outcome(
-    result: Result<Result<(), delivery::Error>, tokio::task::JoinError>,
-) -> Result<(), Error> {
-    match result {
-        Ok(result) => result.map_err(Error::from),
-        Err(failure) => match failure.try_into_panic() {
-            // A panic is a broken invariant of ours: it ends the process, and never skips a change.
-            Ok(panic) => std::panic::resume_unwind(panic),
-            Err(_) => Err(DeliveryEnded.into()),
-        },
     }
 }
 
@@ -547,23 +487,4 @@ async fn unless_stopped<T>(
 
 fn lanes(lanes: &mut Option<Lanes>) -> Result<&mut Lanes, Error> {
     lanes.as_mut().ok_or_else(|| DeliveryEnded.into())
-}
-
-impl Reading {
-    /// Pending for ever where nothing is read. Cancel-safe.
-    async fn next(&mut self) -> Result<Happened, Error> {
-        match self {
-            Self::Nothing | Self::Pin(_) | Self::View(_) => std::future::pending().await,
-            Self::Scan { scan, .. } => match scan.next().await {
-                Ok(Some(piece)) => Ok(Happened::Piece(piece)),
-                Ok(None) => Ok(Happened::ScanEnded),
-                Err(ScanError::ViewLost(error)) => {
-                    warn!({ field::ERROR } = %error, "the view was lost, unfinished tables are scanned again");
-                    Ok(Happened::ViewLost)
-                }
-                Err(error) => Err(error.into()),
-            },
-            Self::Stream(stream) => Ok(Happened::Item(stream.next().await?)),
-        }
-    }
 }

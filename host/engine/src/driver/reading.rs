@@ -1,0 +1,43 @@
+//! What rows come from at the moment, and what comes next of them.
+
+use std::collections::HashMap;
+
+use dovetail_core::schema::RelationId;
+use dovetail_core::seam::Due;
+use tracing::warn;
+
+use super::Happened;
+use crate::error::Error;
+use crate::source::postgres::scan::{Scan, ScanError};
+use crate::source::postgres::slot::Pin;
+use crate::source::postgres::stream::Stream;
+use crate::source::postgres::view::View;
+use crate::telemetry::field;
+
+/// What rows come from at the moment.
+pub(super) enum Reading {
+    Nothing,
+    Pin(Pin),
+    View(View),
+    Scan { scan: Scan, due: HashMap<RelationId, Due> },
+    Stream(Stream),
+}
+
+impl Reading {
+    /// Pending for ever where nothing is read. Cancel-safe.
+    pub(super) async fn next(&mut self) -> Result<Happened, Error> {
+        match self {
+            Self::Nothing | Self::Pin(_) | Self::View(_) => std::future::pending().await,
+            Self::Scan { scan, .. } => match scan.next().await {
+                Ok(Some(piece)) => Ok(Happened::Piece(piece)),
+                Ok(None) => Ok(Happened::ScanEnded),
+                Err(ScanError::ViewLost(error)) => {
+                    warn!({ field::ERROR } = %error, "the view was lost, unfinished tables are scanned again");
+                    Ok(Happened::ViewLost)
+                }
+                Err(error) => Err(error.into()),
+            },
+            Self::Stream(stream) => Ok(Happened::Item(stream.next().await?)),
+        }
+    }
+}

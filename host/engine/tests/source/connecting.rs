@@ -1,0 +1,191 @@
+//! Login, encryption, preflight.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Result, bail};
+use dovetail::config::{Postgres, Secret, SslMode};
+use dovetail::source::postgres::connection::Session;
+use dovetail::source::postgres::failure::Failure;
+use dovetail::source::postgres::preflight::{self, Finding, Prepared, Severity, SlotState};
+use dovetail::source::postgres::slot;
+use dovetail_core::schema::TableName;
+use dovetail_tests::postgres::{Options, Server, Version};
+
+use super::{address, server, source};
+
+async fn refusal(address: &dovetail::config::Server) -> Result<Failure> {
+    match Session::open(address).await {
+        Ok(_) => bail!("the login was accepted"),
+        Err(failure) => Ok(failure),
+    }
+}
+
+#[tokio::test]
+async fn a_refused_login_is_definite_and_an_unreachable_server_transient() -> Result<()> {
+    let (mut server, _application) = server("CREATE ROLE reader LOGIN PASSWORD 'right'").await?;
+    let mut wrong = address(&server);
+    wrong.password = Some(Secret::new("wrong-and-secret".into()));
+    let failure = refusal(&wrong).await?;
+    assert_eq!((failure.is_transient(), failure.sqlstate()), (false, Some("28P01")));
+    assert!(!format!("{failure:?} {failure}").contains("wrong-and-secret"));
+
+    wrong.password = None;
+    assert!(refusal(&wrong).await?.to_string().contains("password"));
+
+    let mut elsewhere = address(&server);
+    elsewhere.database = "nowhere".into();
+    assert_eq!(refusal(&elsewhere).await?.sqlstate(), Some("3D000"));
+
+    server.stop()?;
+    assert!(refusal(&address(&server)).await?.is_transient());
+    Ok(())
+}
+
+#[tokio::test]
+async fn sslmode_decides_which_certificates_will_do() -> Result<()> {
+    let version = Version::under_test();
+    let encrypted = Server::start_with(version, Options::default().with_tls())?;
+    let other = Server::start_with(version, Options::default().with_tls())?;
+    let plain = Server::start(version)?;
+    let attempt = async |server: &Server, mode, host: &str, authority| {
+        let mut address = address(server);
+        address.host = host.to_owned();
+        address.tls.mode = mode;
+        address.tls.root_certificates = authority;
+        let session = Session::open(&address).await?;
+        let query = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()";
+        let row = session.client().query_one(query, &[]).await?;
+        anyhow::Ok(row.get::<_, bool>(0))
+    };
+    let authority = || Some(encrypted.authority());
+
+    assert!(attempt(&encrypted, SslMode::Require, "127.0.0.1", None).await?);
+    assert!(attempt(&encrypted, SslMode::Prefer, "127.0.0.1", None).await?);
+    assert!(!attempt(&encrypted, SslMode::Disable, "127.0.0.1", None).await?);
+    assert!(attempt(&encrypted, SslMode::VerifyCa, "127.0.0.1", authority()).await?);
+    assert!(attempt(&encrypted, SslMode::VerifyFull, "127.0.0.1", authority()).await?);
+    assert!(attempt(&encrypted, SslMode::VerifyFull, "localhost", authority()).await?);
+    assert!(!attempt(&plain, SslMode::Prefer, "127.0.0.1", None).await?);
+
+    for (server, mode, host, authority) in [
+        (&plain, SslMode::Require, "127.0.0.1", None),
+        (&other, SslMode::Require, "127.0.0.1", authority()),
+        (&other, SslMode::VerifyCa, "127.0.0.1", authority()),
+        (&encrypted, SslMode::VerifyFull, "127.0.0.2", authority()),
+        (&encrypted, SslMode::VerifyCa, "127.0.0.1", Some("/nonexistent".into())),
+    ] {
+        let error = attempt(server, mode, host, authority).await.expect_err("must be refused");
+        let failure = error.downcast::<Failure>()?;
+        // 127.0.0.2 is not listened on everywhere, so only what was reached is judged.
+        assert!(!failure.is_transient() || host == "127.0.0.2", "{mode:?}: {failure}");
+    }
+    Ok(())
+}
+
+/// All tables are still to be scanned.
+fn due(source: &Postgres) -> BTreeSet<TableName> {
+    source.tables.iter().cloned().collect()
+}
+
+fn titles(findings: &[Finding], severity: Severity) -> Vec<&str> {
+    let chosen = findings.iter().filter(|finding| finding.severity == severity);
+    chosen.map(|finding| finding.title.as_str()).collect()
+}
+
+#[tokio::test]
+async fn preflight_finds_everything_at_once_each_with_its_sql() -> Result<()> {
+    let options = Options::default().set("wal_level", "replica");
+    let server = Server::start_with(Version::under_test(), options)?;
+    let application = server.connect().await?;
+    application
+        .batch_execute(
+            "CREATE ROLE reader LOGIN PASSWORD 'r';
+             CREATE TABLE \"Orders\" (id int PRIMARY KEY); CREATE TABLE keyless (a int);
+             CREATE UNLOGGED TABLE volatile (id int PRIMARY KEY); CREATE VIEW shown AS SELECT 1;",
+        )
+        .await?;
+    let mut source = source(&server, &["orders", "keyless", "volatile", "shown"]);
+    source.server.user = "reader".into();
+    source.server.password = Some(Secret::new("r".into()));
+
+    let session = Session::open(&source.server).await?;
+    let findings = preflight::inspect(&session, &source, SlotState::Absent, &due(&source)).await?;
+
+    let errors = titles(&findings, Severity::Error).join("\n");
+    for part in [
+        "wal_level is replica",
+        "role reader may not replicate",
+        "table public.orders does not exist",
+        "role reader may not read table public.keyless",
+        "table public.volatile is unlogged",
+        "public.shown is a view",
+        "does not publish table public.keyless",
+    ] {
+        assert!(errors.contains(part), "{part} in:\n{errors}");
+    }
+    let meant = findings.iter().find(|finding| finding.title.contains("public.orders"));
+    assert!(meant.is_some_and(|finding| finding.detail.contains("public.Orders")));
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_fixes_that_preflight_prints_make_it_content() -> Result<()> {
+    let (server, application) = server(
+        "CREATE ROLE reader LOGIN PASSWORD 'r';
+         CREATE TABLE t (id int PRIMARY KEY, a text); CREATE TABLE keyless (a int);
+         CREATE TABLE parted (id int PRIMARY KEY) PARTITION BY RANGE (id);
+         CREATE TABLE leaf PARTITION OF parted FOR VALUES FROM (0) TO (10);
+         CREATE PUBLICATION dovetail FOR TABLE t WITH (publish = 'insert');",
+    )
+    .await?;
+    let mut source = source(&server, &["t", "keyless", "parted"]);
+    source.server.user = "reader".into();
+    source.server.password = Some(Secret::new("r".into()));
+    source.create_publication = false;
+    let session = Session::open(&source.server).await?;
+
+    // A fix can bring the next thing to light, but must not take as many rounds as there are faults.
+    for _ in 0..4 {
+        let findings =
+            preflight::inspect(&session, &source, SlotState::Absent, &due(&source)).await?;
+        for finding in &findings {
+            assert!(finding.severity != Severity::Error || finding.fix_sql.is_some());
+            if let Some(sql) = &finding.fix_sql {
+                application.batch_execute(sql).await?;
+            }
+        }
+    }
+    let findings = preflight::inspect(&session, &source, SlotState::Absent, &due(&source)).await?;
+    assert!(findings.iter().all(|finding| finding.severity == Severity::Note), "{findings:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_publication_is_created_and_extended_only_with_consent() -> Result<()> {
+    let (server, application) =
+        server("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE u (id int PRIMARY KEY)").await?;
+    let session = Session::open(&address(&server)).await?;
+    let mut one = source(&server, &["t"]);
+    one.create_publication = false;
+    assert_eq!(preflight::prepare_publication(&session, &one).await?, Prepared::Unchanged);
+    let findings = preflight::inspect(&session, &one, SlotState::Absent, &due(&one)).await?;
+    assert_eq!(titles(&findings, Severity::Error), ["publication dovetail does not exist"]);
+
+    one.create_publication = true;
+    assert_eq!(preflight::prepare_publication(&session, &one).await?, Prepared::Created);
+    let two = source(&server, &["t", "u"]);
+    let added = vec![super::table("u")];
+    assert_eq!(preflight::prepare_publication(&session, &two).await?, Prepared::Extended(added));
+    let findings = preflight::inspect(&session, &two, SlotState::Absent, &due(&two)).await?;
+    assert_eq!(titles(&findings, Severity::Error), [""; 0]);
+
+    application
+        .execute("SELECT pg_create_logical_replication_slot('dovetail_test', 'pgoutput')", &[])
+        .await?;
+    let findings = preflight::inspect(&session, &two, SlotState::Absent, &due(&two)).await?;
+    assert_eq!(titles(&findings, Severity::Error).len(), 1, "somebody else's slot: {findings:?}");
+    slot::drop(&session, "dovetail_test").await?;
+    slot::drop(&session, "dovetail_test").await?;
+    assert_eq!(slot::inspect(&session, "dovetail_test").await?, None);
+    Ok(())
+}
