@@ -226,7 +226,10 @@ impl Builder {
         };
         require_key(&relation, &before)?;
         if same_key(&relation, &before, &after) {
-            let before = full.then_some(before);
+            // A key that is spelled anew (1.0 as 1.00) is found by its old spelling where keys are compared as text.
+            let is_spelled_anew = |column: &usize| before.get(*column) != after.get(*column);
+            let is_needed = full || relation.key.iter().any(is_spelled_anew);
+            let before = is_needed.then_some(before);
             return self.push(Change::Update { relation, before, after }, events);
         }
         let moved_from = Some(before.clone());
