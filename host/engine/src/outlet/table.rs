@@ -9,6 +9,7 @@
 //!   the only copy of what the insert lacks. Should the insert not come next (a plugin took it), the delete is due.
 //! - **A row of a table without a key is found by its whole old image**, and one such row is written, not all.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use dovetail_core::change::Change;
@@ -17,7 +18,7 @@ use dovetail_core::position::Lsn;
 use dovetail_core::schema::{Column, Initial, Relation};
 use dovetail_core::value::{Row, Value};
 
-use super::Error;
+use super::{Delivery, Error};
 
 /// One write on the table of `relation`.
 #[derive(Debug, Clone, PartialEq)]
@@ -179,20 +180,26 @@ pub(in crate::outlet) struct Alteration<'a> {
     pub(in crate::outlet) dropped: Vec<&'a Column>,
 }
 
-/// The way from one definition to the next.
+/// The way from one definition to the next. `there` has the names of the columns that the table has at the outlet, and
+/// `ledger` names the engine's own table that remembers definitions.
 ///
 /// # Errors
 /// Definite where following could lose something: a rename cannot be told from a drop and an add, and what a cast does
-/// to old rows only the operator can judge.
+/// to old rows only the operator can judge. What the operator has done at the outlet meanwhile is not done again, and a
+/// table that the ledger has forgotten is taken as it stands: so there is a way on from each of these.
 pub(in crate::outlet) fn alteration<'a>(
     old: &'a Relation,
     new: &'a Relation,
+    there: &HashSet<String>,
+    ledger: &str,
 ) -> Result<Alteration<'a>, Error> {
     let stop = |what: String| {
         Error::definite(
             format!("the definition of {} changed: {what}", new.table),
-            "make the same change to the table at the outlet (columns that are already there are taken as they are), \
-             or let the pipeline scan the table again into an empty one",
+            format!(
+                "make the same change to the table at the outlet and delete its row from {ledger}, so that the table \
+                 is taken as it then stands; or let the pipeline scan the table again into an empty one"
+            ),
         )
     };
     let keys = |relation: &'a Relation| -> Vec<&'a str> {
@@ -202,29 +209,83 @@ pub(in crate::outlet) fn alteration<'a>(
     let (mut old_key, mut new_key) = (keys(old), keys(new));
     old_key.sort_unstable();
     new_key.sort_unstable();
-    if old_key != new_key {
-        return Err(stop(format!(
-            "its key was ({}), is ({})",
-            old_key.join(", "),
-            new_key.join(", ")
-        )));
-    }
-    for column in &new.columns {
-        let was = old.columns.iter().find(|was| was.name == column.name);
-        if let Some(was) = was.filter(|was| was.type_name != column.type_name) {
-            let (was, is) = (&was.type_name, &column.type_name);
-            return Err(stop(format!("column {} was of type {was}, is {is}", column.name)));
-        }
-    }
     let lacks =
         |relation: &Relation, column: &Column| relation.column_index(&column.name).is_none();
-    let added: Vec<_> = new.columns.iter().filter(|column| lacks(old, column)).collect();
-    let dropped: Vec<_> = old.columns.iter().filter(|column| lacks(new, column)).collect();
+    let mut added: Vec<_> = new.columns.iter().filter(|column| lacks(old, column)).collect();
+    let dropped: Vec<_> = old
+        .columns
+        .iter()
+        .filter(|column| lacks(new, column) && there.contains(&column.name))
+        .collect();
     if let (Some(added), Some(dropped)) = (added.first(), dropped.first()) {
         let (added, dropped) = (&added.name, &dropped.name);
         return Err(stop(format!("column {dropped} went and {added} came, perhaps a rename")));
     }
+    let is_renamed = old_key.iter().any(|name| !there.contains(*name));
+    if old_key != new_key && !is_renamed {
+        let (old, new) = (old_key.join(", "), new_key.join(", "));
+        return Err(stop(format!("its key was ({old}), is ({new})")));
+    }
+    for column in &new.columns {
+        let was = old.columns.iter().find(|was| was.name == column.name);
+        if let Some(was) = was.filter(|was| !keeps_values(was, column)) {
+            let (was, is) = (type_of(was), type_of(column));
+            return Err(stop(format!("column {} was of type {was}, is {is}", column.name)));
+        }
+    }
+    added.retain(|column| !there.contains(&column.name));
     Ok(Alteration { added, dropped })
+}
+
+/// Whether a change of type leaves every row as it was. Where the modifier changes otherwise, the source has rewritten
+/// its rows (`numeric(10,2)` to `numeric(10,4)` makes `1.00` into `1.0000`), of which the log says nothing.
+fn keeps_values(was: &Column, is: &Column) -> bool {
+    let (from, to) = (was.type_modifier, is.type_modifier);
+    if was.type_name != is.type_name || from == to {
+        return was.type_name == is.type_name;
+    }
+    match was.type_name.as_str() {
+        _ if to == -1 => true,
+        "varchar" | "varbit" | "time" | "timetz" | "timestamp" | "timestamptz" => {
+            from != -1 && to > from
+        }
+        // The scale is in the lower half.
+        "numeric" => from != -1 && to > from && (to - 4) & 0xFFFF == (from - 4) & 0xFFFF,
+        _ => false,
+    }
+}
+
+fn type_of(column: &Column) -> String {
+    match column.type_modifier {
+        -1 => column.type_name.clone(),
+        modifier => format!("{} with modifier {modifier}", column.type_name),
+    }
+}
+
+/// Whether a batch has changes under a definition that the outlet has not met yet in this life. What is before it must
+/// be committed first:
+///
+/// 1. A column is renamed; rows under both names are in one group. 2. The outlet stops at the rename, and rolls back.
+/// 3. The operator renames the column at the outlet. Result: the rows under the old name fit no more, and come first.
+pub(in crate::outlet) fn redefines(
+    delivery: &Delivery,
+    target: u16,
+    is_met: impl Fn(&Relation) -> bool,
+) -> bool {
+    let mut last: Option<&Arc<Relation>> = None;
+    delivery.records_for(target).any(|record| {
+        let relation = match &record.body {
+            Body::Event(event) => event.change.relation(),
+            Body::Emission { relation, .. } => relation.as_ref(),
+        };
+        let Some(relation) = relation else { return false };
+        // Neighbours share it, so that most rows cost one comparison.
+        if last.is_some_and(|last| Arc::ptr_eq(last, relation)) {
+            return false;
+        }
+        last = Some(relation);
+        !is_met(relation)
+    })
 }
 
 /// Refuses a column of which only the source knows what its older rows hold.

@@ -42,7 +42,8 @@ async fn proxy(to: u16, cut: Cut, number: usize) -> (u16, JoinHandle<()>) {
                     server.write_all(bytes).await.expect("to the server");
                     if is_last {
                         // The answer shows that it has happened; the client never sees it.
-                        server.read(&mut down).await.expect("from the server");
+                        let answer = server.read(&mut down).await.expect("from the server");
+                        assert!(answer > 0, "the server answers a COMMIT");
                         return;
                     }
                 }

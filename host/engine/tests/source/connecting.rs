@@ -1,11 +1,14 @@
 //! Login, encryption, preflight.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Result, bail};
-use dovetail::config::{Secret, SslMode};
+use dovetail::config::{Postgres, Secret, SslMode};
 use dovetail::source::postgres::connection::Session;
 use dovetail::source::postgres::failure::Failure;
 use dovetail::source::postgres::preflight::{self, Finding, Prepared, Severity, SlotState};
 use dovetail::source::postgres::slot;
+use dovetail_core::schema::TableName;
 use dovetail_tests::postgres::{Options, Server, Version};
 
 use super::{address, server, source};
@@ -79,6 +82,11 @@ async fn sslmode_decides_which_certificates_will_do() -> Result<()> {
     Ok(())
 }
 
+/// All tables are still to be scanned.
+fn due(source: &Postgres) -> BTreeSet<TableName> {
+    source.tables.iter().cloned().collect()
+}
+
 fn titles(findings: &[Finding], severity: Severity) -> Vec<&str> {
     let chosen = findings.iter().filter(|finding| finding.severity == severity);
     chosen.map(|finding| finding.title.as_str()).collect()
@@ -101,7 +109,7 @@ async fn preflight_finds_everything_at_once_each_with_its_sql() -> Result<()> {
     source.server.password = Some(Secret::new("r".into()));
 
     let session = Session::open(&source.server).await?;
-    let findings = preflight::inspect(&session, &source, SlotState::Absent).await?;
+    let findings = preflight::inspect(&session, &source, SlotState::Absent, &due(&source)).await?;
 
     let errors = titles(&findings, Severity::Error).join("\n");
     for part in [
@@ -138,7 +146,8 @@ async fn the_fixes_that_preflight_prints_make_it_content() -> Result<()> {
 
     // A fix can bring the next thing to light, but must not take as many rounds as there are faults.
     for _ in 0..4 {
-        let findings = preflight::inspect(&session, &source, SlotState::Absent).await?;
+        let findings =
+            preflight::inspect(&session, &source, SlotState::Absent, &due(&source)).await?;
         for finding in &findings {
             assert!(finding.severity != Severity::Error || finding.fix_sql.is_some());
             if let Some(sql) = &finding.fix_sql {
@@ -146,7 +155,7 @@ async fn the_fixes_that_preflight_prints_make_it_content() -> Result<()> {
             }
         }
     }
-    let findings = preflight::inspect(&session, &source, SlotState::Absent).await?;
+    let findings = preflight::inspect(&session, &source, SlotState::Absent, &due(&source)).await?;
     assert!(findings.iter().all(|finding| finding.severity == Severity::Note), "{findings:?}");
     Ok(())
 }
@@ -159,7 +168,7 @@ async fn the_publication_is_created_and_extended_only_with_consent() -> Result<(
     let mut one = source(&server, &["t"]);
     one.create_publication = false;
     assert_eq!(preflight::prepare_publication(&session, &one).await?, Prepared::Unchanged);
-    let findings = preflight::inspect(&session, &one, SlotState::Absent).await?;
+    let findings = preflight::inspect(&session, &one, SlotState::Absent, &due(&one)).await?;
     assert_eq!(titles(&findings, Severity::Error), ["publication dovetail does not exist"]);
 
     one.create_publication = true;
@@ -167,13 +176,13 @@ async fn the_publication_is_created_and_extended_only_with_consent() -> Result<(
     let two = source(&server, &["t", "u"]);
     let added = vec![super::table("u")];
     assert_eq!(preflight::prepare_publication(&session, &two).await?, Prepared::Extended(added));
-    let findings = preflight::inspect(&session, &two, SlotState::Absent).await?;
+    let findings = preflight::inspect(&session, &two, SlotState::Absent, &due(&two)).await?;
     assert_eq!(titles(&findings, Severity::Error), [""; 0]);
 
     application
         .execute("SELECT pg_create_logical_replication_slot('dovetail_test', 'pgoutput')", &[])
         .await?;
-    let findings = preflight::inspect(&session, &two, SlotState::Absent).await?;
+    let findings = preflight::inspect(&session, &two, SlotState::Absent, &due(&two)).await?;
     assert_eq!(titles(&findings, Severity::Error).len(), 1, "somebody else's slot: {findings:?}");
     slot::drop(&session, "dovetail_test").await?;
     slot::drop(&session, "dovetail_test").await?;

@@ -4,11 +4,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use dovetail::config::Postgres;
+use dovetail::config::{self, Postgres};
+use dovetail::origin::{Origin, Source};
+use dovetail::outlet::{Delivery, Landed, Outlet};
 use dovetail::source::postgres::catalog;
 use dovetail::source::postgres::connection::Session;
 use dovetail::source::postgres::slot;
 use dovetail::source::postgres::stream::{Item, Stream, StreamError};
+use dovetail::state::{Saved, Store};
 use dovetail_core::batch::Closing;
 use dovetail_core::change::{Change, Event, Operation};
 use dovetail_core::position::Lsn;
@@ -34,6 +37,19 @@ impl Read {
             self.relations.iter().map(|relation| (relation.table.clone(), relation.clone()));
         pairs.collect()
     }
+}
+
+/// The only way to a position that may be acknowledged: an outlet proves it, the state saves it.
+async fn saved(position: Lsn) -> Result<Saved<Lsn>> {
+    let directory = tempfile::tempdir()?;
+    let source = Source { system: "1".into(), database: "d".into() };
+    let origin = Origin { pipeline: "p".into(), source };
+    let mut outlet = Outlet::open(&config::Outlet::Discard, &origin, 0).await?;
+    let closing = Closing::Commit(position);
+    let delivery = Delivery { number: 0, records: Vec::new(), closing };
+    let landed = outlet.write(&Arc::from([delivery])).await?;
+    let [Landed::Commit(durable)] = landed[..] else { bail!("one commit lands: {landed:?}") };
+    Ok(Store::open(directory.path(), &origin).await?.save_checkpoint(durable).await?)
 }
 
 async fn read(stream: &mut Stream) -> Result<Read> {
@@ -165,7 +181,7 @@ async fn only_what_was_acknowledged_is_forgotten_and_the_rest_comes_again() -> R
 
     let mut stream = Stream::open(&source, from, &[]).await?;
     let first = read(&mut stream).await?;
-    stream.acknowledge(first.closed[0]);
+    stream.acknowledge(saved(first.closed[0]).await?);
     stream.close().await?;
 
     let session = Session::open(&source.server).await?;
@@ -207,7 +223,7 @@ async fn the_position_advances_while_only_others_write() -> Result<()> {
                 stream.next().await?
             {
                 assert!(events.is_empty());
-                stream.acknowledge(position);
+                stream.acknowledge(saved(position).await?);
                 if position >= target {
                     return anyhow::Ok(());
                 }

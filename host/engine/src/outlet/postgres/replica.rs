@@ -94,6 +94,9 @@ impl Replica {
         let mut checkpoint = None;
         let mut folds = Folds::new();
         for (index, delivery) in group.iter().enumerate() {
+            if self.open && !self.half && self.redefines(delivery) {
+                self.land(checkpoint, &mut folds).await?;
+            }
             self.begin().await?;
             for record in delivery.records_for(self.target) {
                 if !is_behind(record, self.recorded)
@@ -111,16 +114,27 @@ impl Replica {
                 Closing::Rows | Closing::Chunk(_) => {}
             }
             if Some(index) == end {
-                if let Some((relation, row)) = self.held.overdue(None) {
-                    self.remove(&relation, Cow::Owned(row), &mut folds).await?;
-                }
-                self.flush_all(&mut folds).await?;
-                self.commit(checkpoint).await?;
+                self.land(checkpoint, &mut folds).await?;
                 results = group.iter().take(index + 1).filter_map(|d| landed(d.closing)).collect();
             }
         }
         self.flush_all(&mut folds).await?;
         Ok(results)
+    }
+
+    fn redefines(&self, delivery: &Delivery) -> bool {
+        table::redefines(delivery, self.target, |relation| {
+            let table = self.tables.get(&relation.id);
+            table.is_some_and(|table| table.relation.version == relation.version)
+        })
+    }
+
+    async fn land(&mut self, checkpoint: Option<Lsn>, folds: &mut Folds<'_>) -> Result<(), Error> {
+        if let Some((relation, row)) = self.held.overdue(None) {
+            self.remove(&relation, Cow::Owned(row), folds).await?;
+        }
+        self.flush_all(folds).await?;
+        self.commit(checkpoint).await
     }
 
     async fn begin(&mut self) -> Result<(), Error> {
@@ -403,12 +417,9 @@ impl Replica {
         known: &Relation,
     ) -> Result<(), Error> {
         let what = format!("let table {} follow its definition", relation.table);
-        let alteration = table::alteration(known, relation)?;
-        let types = self.types(place).await?;
+        let there = self.types(place).await?.into_keys().collect();
+        let alteration = table::alteration(known, relation, &there, "_dovetail.tables")?;
         for column in alteration.added {
-            if types.contains_key(&column.name) {
-                continue;
-            }
             table::check_initial(relation, column)?;
             let constant = match &column.initial {
                 Initial::Text(constant) => Some(constant.as_str()),
@@ -417,9 +428,7 @@ impl Replica {
             self.server.run(&what, &place.add(column, constant)).await?;
         }
         for column in alteration.dropped {
-            if types.contains_key(&column.name) {
-                self.server.run(&what, &place.drop_column(column)).await?;
-            }
+            self.server.run(&what, &place.drop_column(column)).await?;
         }
         Ok(())
     }

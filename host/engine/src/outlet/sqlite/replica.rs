@@ -9,7 +9,7 @@ use bytes::Bytes;
 use dovetail_core::batch::Closing;
 use dovetail_core::decode::text;
 use dovetail_core::position::Lsn;
-use dovetail_core::schema::{Column, Initial, Relation, RelationId};
+use dovetail_core::schema::{Initial, Relation, RelationId};
 use dovetail_core::value::{Row, Value};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, params_from_iter};
@@ -87,6 +87,9 @@ impl Replica {
         let mut results = Vec::new();
         let mut checkpoint = None;
         for (index, delivery) in group.iter().enumerate() {
+            if self.open && !self.half && self.redefines(delivery) {
+                self.commit(checkpoint)?;
+            }
             self.begin()?;
             for record in delivery.records_for(self.target) {
                 if !is_behind(record, self.recorded)
@@ -109,6 +112,13 @@ impl Replica {
             }
         }
         Ok(results)
+    }
+
+    fn redefines(&self, delivery: &Delivery) -> bool {
+        table::redefines(delivery, self.target, |relation| {
+            let table = self.tables.get(&relation.id);
+            table.is_some_and(|table| table.relation.version == relation.version)
+        })
     }
 
     fn begin(&mut self) -> Result<(), Error> {
@@ -303,18 +313,14 @@ impl Replica {
         let relation = &table.relation;
         let what = format!("let table {} follow its definition", relation.table);
         let doing = Doing::new(&what);
-        let alteration = table::alteration(known, relation)?;
         let name = plain_name(&relation.table);
-        let has = |column: &Column| {
-            self.connection
-                .prepare("SELECT 1 FROM pragma_table_info(?) WHERE name = ? COLLATE NOCASE")
-                .and_then(|mut statement| statement.exists([&name, &column.name]))
-                .map_err(|error| doing.failed(error))
-        };
+        let there = self
+            .connection
+            .prepare("SELECT name FROM pragma_table_info(?)")
+            .and_then(|mut statement| statement.query_map([&name], |row| row.get(0))?.collect())
+            .map_err(|error| doing.failed(error))?;
+        let alteration = table::alteration(known, relation, &there, "_dovetail_tables")?;
         for column in alteration.added {
-            if has(column)? {
-                continue;
-            }
             table::check_initial(relation, column)?;
             let add = self.connection.execute_batch(&table.add(column));
             add.map_err(|error| doing.failed(error))?;
@@ -331,10 +337,8 @@ impl Replica {
             }
         }
         for column in alteration.dropped {
-            if has(column)? {
-                let dropped = self.connection.execute_batch(&table.drop_column(column));
-                dropped.map_err(|error| doing.failed(error))?;
-            }
+            let dropped = self.connection.execute_batch(&table.drop_column(column));
+            dropped.map_err(|error| doing.failed(error))?;
         }
         Ok(())
     }

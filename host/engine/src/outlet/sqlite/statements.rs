@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dovetail_core::schema::{Column, Relation, TableName};
+use dovetail_core::schema::{Column, Kind, Relation, TableName};
 
 use super::cell::declared;
 use crate::outlet::table::quoted;
@@ -37,7 +37,9 @@ impl Table {
         let places = vec!["?"; all.len()].join(", ");
         let insert = format!("INSERT INTO {name} ({}) VALUES ({places})", all.join(", "));
         let put = if relation.has_key() {
-            let rest = (0..relation.columns.len()).filter(|column| !relation.key.contains(column));
+            let rest = (0..relation.columns.len()).filter(|column| {
+                !relation.key.contains(column) || has_two_zeros(relation, *column)
+            });
             let assigned: Vec<_> = of(relation, rest)
                 .map(|column| format!("{0} = excluded.{0}", quoted(&column.name)))
                 .collect();
@@ -96,6 +98,12 @@ impl Table {
     pub(super) fn drop_column(&self, column: &Column) -> String {
         format!("ALTER TABLE {} DROP COLUMN {}", self.name, quoted(&column.name))
     }
+}
+
+/// Zero and minus zero are one key and two values; every other value is the only one that equals it.
+fn has_two_zeros(relation: &Relation, column: usize) -> bool {
+    let column = relation.columns.get(column);
+    column.is_some_and(|column| matches!(column.kind, Kind::Float32 | Kind::Float64))
 }
 
 fn definition(column: &Column) -> String {

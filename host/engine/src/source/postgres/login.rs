@@ -21,8 +21,10 @@ use super::wire::{self, Purpose, Wire, tag};
 
 /// The settings of every session, in force from its first statement on.
 ///
-/// The first block is what the decoder of values relies on; `search_path` makes names in values fully qualified, and
-/// keeps the engine's own statements from meeting somebody's functions. `row_security` off makes a policy that would
+/// The first block is what the decoder of values relies on, then what an outlet relies on that has values read from their
+/// text: without `array_nulls` a null in an array would become the text `NULL`, under `xmloption` document a fragment of
+/// XML would be refused, and without `standard_conforming_strings` a literal means something else. `search_path` makes
+/// names in values fully qualified, and keeps the engine's own statements from meeting somebody's functions. `row_security` off makes a policy that would
 /// hide rows from a scan an error instead of a gap. The timeouts would end a scan, or the transaction that holds a view.
 const SETTINGS: &[(&str, &str)] = &[
     ("client_encoding", "UTF8"),
@@ -32,6 +34,10 @@ const SETTINGS: &[(&str, &str)] = &[
     ("extra_float_digits", "3"),
     ("bytea_output", "hex"),
     ("lc_monetary", "C"),
+    ("quote_all_identifiers", "off"),
+    ("array_nulls", "on"),
+    ("xmloption", "content"),
+    ("standard_conforming_strings", "on"),
     ("search_path", "pg_catalog"),
     ("row_security", "off"),
     ("statement_timeout", "0"),

@@ -4,9 +4,9 @@
 //! server, at once when it asks and otherwise by the clock; notice that the server has fallen silent. So every wait of
 //! it, for the socket or for room in the queue, is one that the clock interrupts.
 //!
-//! **Cuts.** A batch ends when it is full, or the socket has nothing more (for a moment longer inside a transaction), and
-//! closes what it may: at a commit, the position of that commit; inside a transaction, what was complete before it, and then `Open`. Load-bearing: a position is
-//! closed only together with, or after, all the events before it.
+//! **Cuts.** A batch ends when it is full, or when the socket has nothing more and the last batch was cut at least [`PACE`]
+//! ago, and closes what it may: at a commit, the position of that commit; inside a transaction, what was complete before
+//! it, and then `Open`. Load-bearing: a position is closed only together with, or after, all the events before it.
 //!
 //! **Limits.** A batch holds [`BATCH_EVENTS`] or [`BATCH_BYTES`], or one change. [`ITEMS_WAITING`] items wait, and no more than
 //! [`MEMORY_PERMITS`] KiB, or one change. Before a change beyond [`LARGE_BYTES`] is read, the queue has to be empty.
@@ -35,6 +35,11 @@ pub(super) const ITEMS_WAITING: usize = 4;
 pub(super) const MEMORY_PERMITS: usize = 8 * 1024;
 /// From this size on a change is read only into an empty queue.
 const LARGE_BYTES: usize = 4 << 20;
+/// Between two batches of which the first was not full. The server sends every change by itself, and the socket runs dry
+/// after each of them: without this a busy stream is a stream of batches of three rows, and most of its cost is threads
+/// waking each other. After a pause of the source a change goes on at once, so only what follows another one at its
+/// heels waits, and not for long enough to notice behind an outlet's commit.
+const PACE: Duration = Duration::from_millis(2);
 /// The server hears from us at least so often. It may be asked to keep its log by what it hears, so not much longer.
 const REPLY_EVERY: Duration = Duration::from_secs(10);
 /// A new acknowledgement is passed on within this time.
@@ -42,9 +47,6 @@ const TICK: Duration = Duration::from_secs(1);
 /// After such a silence the server is asked for an answer, and after twice that it is taken for dead: a connection that
 /// was cut without a word (a firewall, a power failure) would otherwise be waited on for ever.
 const SILENCE: Duration = Duration::from_secs(30);
-/// How long to wait for more of an open transaction before a batch that is not full is handed over. Without it batches
-/// of a large transaction hold about ten rows, as many as the server sends while the last ones are decoded.
-const LINGER: Duration = Duration::from_millis(2);
 /// For the last words to the server.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -73,6 +75,8 @@ pub(super) struct Reader {
     replies: Replies,
     /// Of the latest frame; tells where an error is.
     position: Lsn,
+    /// When the latest batch was cut.
+    cut: Instant,
 }
 
 /// When the server was heard, and told, for the last time.
@@ -113,6 +117,7 @@ impl Reader {
             ends,
             replies: Replies::new(third.min(REPLY_EVERY)),
             position: start.from,
+            cut: Instant::now(),
         }
     }
 
@@ -134,7 +139,8 @@ impl Reader {
         }
     }
 
-    /// Takes every whole frame that has been read, then reads more; hands over when full, or when it would have to wait.
+    /// Takes every whole frame that has been read, then reads more; hands over when full, or when it would have to wait
+    /// for the server and has waited long enough for itself.
     async fn step(&mut self) -> Result<(), Stop> {
         while let Some(frame) = self.wire.buffered_frame()? {
             self.take(frame).await?;
@@ -149,12 +155,10 @@ impl Reader {
         if self.batcher.is_empty() {
             return self.read().await;
         }
-        // Between commits there is nothing that anybody could be shown sooner, and the server sends row by row.
-        let linger = if self.builder.is_open() { LINGER } else { Duration::ZERO };
         let more = tokio::select! {
             biased;
             read = self.wire.read() => Some(read),
-            () = pause(linger) => None,
+            () = std::future::ready(()) => None,
         };
         match more {
             Some(read) => {
@@ -163,7 +167,9 @@ impl Reader {
                 self.reply_by_clock().await?;
                 Ok(())
             }
-            None => self.hand_over().await,
+            None if self.cut.elapsed() >= PACE => self.hand_over().await,
+            // What arrives meanwhile waits in the socket, and is then read in one go.
+            None => self.answering(tokio::time::sleep_until(self.cut + PACE)).await,
         }
     }
 
@@ -234,6 +240,7 @@ impl Reader {
 
     async fn hand_over(&mut self) -> Result<(), Stop> {
         let open = self.builder.is_open();
+        self.cut = Instant::now();
         for cut in self.batcher.cut(open).into_iter().flatten() {
             let (events, closing, bytes) = cut;
             self.send(Item::Batch { events, closing }, bytes).await?;
@@ -360,12 +367,6 @@ impl Reader {
             // It was told; it just has much to say.
             Err(_) => Ok(()),
         }
-    }
-}
-
-async fn pause(length: Duration) {
-    if !length.is_zero() {
-        tokio::time::sleep(length).await;
     }
 }
 
