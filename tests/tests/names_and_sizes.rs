@@ -28,6 +28,7 @@ impl Scene {
     }
 
     async fn equal(&self, engine: &mut Engine) -> Result<()> {
+        self.setup.scanned(engine).await?;
         self.setup.caught_up(engine, &self.client).await?;
         let source = of_postgres(&self.client, &self.table).await?;
         let sqlite = source.differences(&of_sqlite(&self.setup.replica_file(), &self.in_sqlite)?);

@@ -178,8 +178,9 @@ async fn nothing_is_acknowledged_beyond_what_is_durable_whatever_the_server_asks
     // The outlet answers nothing, and the stream goes on meanwhile.
     let replica = server.connect_to(&server.url("replica")).await?;
     replica.batch_execute("BEGIN; LOCK TABLE public.t IN ACCESS EXCLUSIVE MODE").await?;
-    let before = insert_position(&client).await?;
     client.batch_execute("INSERT INTO t VALUES (2, 'not durable')").await?;
+    // Behind its commit record.
+    let after = insert_position(&client).await?;
     let asked = "SELECT reply_time >= $2 FROM pg_stat_replication WHERE application_name = $1";
     for _ in 0..3 {
         let now: std::time::SystemTime =
@@ -192,11 +193,11 @@ async fn nothing_is_acknowledged_beyond_what_is_durable_whatever_the_server_asks
             Ok(answered.then_some(()))
         })
         .await?;
-        let query = "SELECT confirmed_flush_lsn <= $2::text::pg_lsn FROM pg_replication_slots \
+        let query = "SELECT confirmed_flush_lsn < $2::text::pg_lsn FROM pg_replication_slots \
                      WHERE slot_name = $1";
-        let behind: bool = client.query_one(query, &[&setup.name(), &before]).await?.get(0);
+        let behind: bool = client.query_one(query, &[&setup.name(), &after]).await?.get(0);
         let told = acknowledged(&client, &setup).await?;
-        ensure!(behind, "{told:?} is acknowledged, and nothing after {before} is durable");
+        ensure!(behind, "{told:?} is acknowledged, and a commit before {after} is not durable");
     }
     engine.kill()?;
     replica.batch_execute("ROLLBACK").await?;

@@ -55,11 +55,10 @@ pub enum Change {
         /// (unchanged TOAST) only an outlet that still holds the old row can supply, so the halves stay adjacent.
         moved_from: Option<Row>,
     },
-    /// The key is the same in both images.
+    /// The key is the same in both images, though it may be spelled anew (numeric 1.0 as 1.00).
     Update {
         relation: Arc<Relation>,
-        /// The whole old row under `REPLICA IDENTITY FULL`, its key at least where that was spelled otherwise (numeric
-        /// `1.0`, now `1.00`), else none.
+        /// The whole old row under `REPLICA IDENTITY FULL`; the old key where it is spelled anew; otherwise none.
         before: Option<Row>,
         after: Row,
     },

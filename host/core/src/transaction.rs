@@ -226,7 +226,10 @@ impl Builder {
         };
         require_key(&relation, &before)?;
         if same_key(&relation, &before, &after) {
-            let before = (full || !same_spelling(&relation, &before, &after)).then_some(before);
+            // A key that is spelled anew (1.0 as 1.00) is found by its old spelling where keys are compared as text.
+            let is_spelled_anew = |column: &usize| before.get(*column) != after.get(*column);
+            let is_needed = full || relation.key.iter().any(is_spelled_anew);
+            let before = is_needed.then_some(before);
             return self.push(Change::Update { relation, before, after }, events);
         }
         let moved_from = Some(before.clone());
@@ -262,12 +265,8 @@ fn require_key(relation: &Relation, row: &Row) -> Result<(), Error> {
 /// By the canonical bytes, so that a change of spelling (`1.0` to `1.00`) is no move; most keys are the same without
 /// asking for them. A table without a key has nothing that could move.
 fn same_key(relation: &Relation, before: &Row, after: &Row) -> bool {
-    same_spelling(relation, before, after) || Key::of(relation, before) == Key::of(relation, after)
-}
-
-/// An outlet that holds keys as text finds the row by the old spelling only.
-fn same_spelling(relation: &Relation, before: &Row, after: &Row) -> bool {
     relation.key.iter().all(|column| before.get(*column) == after.get(*column))
+        || Key::of(relation, before) == Key::of(relation, after)
 }
 
 /// The 64-bit transaction id nearest to `near` that ends in these 32 bits.

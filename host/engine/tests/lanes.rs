@@ -48,14 +48,14 @@ fn insert(relation: &Arc<Relation>, ordinal: u32) -> Event {
 }
 
 fn start(count: u16) -> (Lanes, Receiver<Work>) {
-    let count = NonZeroU16::new(count).unwrap();
-    let plugins = Plugins::load(&[], Path::new("/nonexistent"), 1).unwrap();
+    let count = NonZeroU16::new(count).expect("lanes");
+    let plugins = Plugins::load(&[], Path::new("/nonexistent"), 1).expect("nothing to load");
     Lanes::start(lane::Lanes::new(count), plugins.chains(count))
 }
 
 async fn next(work: &mut Receiver<Work>) -> Option<Joined> {
     match timeout(PATIENCE, work.recv()).await.expect("a batch within the time") {
-        Some(Work::Batch(pending)) => Some(pending.join().await.unwrap()),
+        Some(Work::Batch(pending)) => Some(pending.join().await.expect("no plugin")),
         Some(Work::Prepare { .. }) => panic!("nothing was prepared"),
         None => None,
     }

@@ -51,6 +51,17 @@ impl Setup {
         reached.await.with_context(|| engine.log())
     }
 
+    /// Waits until the scan of every table is done.
+    pub async fn scanned(&self, engine: &mut Engine) -> Result<()> {
+        let scanned = until("all tables to be scanned", PATIENCE, async || {
+            engine.must_run()?;
+            let status = self.status()?;
+            let tables = status["tables"].as_array().context("tables")?;
+            Ok(tables.iter().all(|it| it["scan"] == "done").then_some(()))
+        });
+        scanned.await.with_context(|| engine.log())
+    }
+
     /// Waits until the scan is over and the log is being read.
     pub async fn streaming(&self, engine: &mut Engine, source: &Client) -> Result<()> {
         let query = "SELECT EXISTS (SELECT FROM pg_replication_slots \

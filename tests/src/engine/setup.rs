@@ -166,7 +166,10 @@ impl Setup {
         if configuration.get("deliver").is_none() {
             configuration["deliver"] = json!(outlets);
         }
-        fs::write(&path, serde_json::to_string_pretty(&configuration)?)?;
+        // At once: an engine that was just started may be reading it while `status` is asked.
+        let new = path.with_extension("new");
+        fs::write(&new, serde_json::to_string_pretty(&configuration)?)?;
+        fs::rename(&new, &path)?;
         Ok(path)
     }
 

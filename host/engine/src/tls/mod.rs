@@ -21,7 +21,7 @@ use std::sync::Arc;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, InvalidDnsNameError, ServerName};
 use rustls::{ClientConfig, RootCertStore};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -71,11 +71,11 @@ impl Connector {
         Ok(Self(Arc::new(config)))
     }
 
-    pub(crate) async fn handshake(
+    pub(crate) async fn handshake<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         host: &str,
-        socket: TcpStream,
-    ) -> Result<TlsStream<TcpStream>, Error> {
+        socket: S,
+    ) -> Result<TlsStream<S>, Error> {
         let name = ServerName::try_from(host.to_owned())
             .map_err(|source| Error::HostName { host: host.to_owned(), source })?;
         TlsConnector::from(Arc::clone(&self.0)).connect(name, socket).await.map_err(|error| {

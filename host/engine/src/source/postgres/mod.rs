@@ -12,6 +12,7 @@ pub mod connection;
 mod definition;
 pub mod failure;
 pub mod identifier;
+mod line;
 mod login;
 pub mod preflight;
 mod reader;

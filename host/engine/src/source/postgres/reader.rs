@@ -168,8 +168,11 @@ impl Reader {
                 Ok(())
             }
             None if self.cut.elapsed() >= PACE => self.hand_over().await,
-            // What arrives meanwhile waits in the socket, and is then read in one go.
-            None => self.answering(tokio::time::sleep_until(self.cut + PACE)).await,
+            // What arrives meanwhile is then read in one go.
+            None => {
+                self.wire.leave_alone()?;
+                self.answering(tokio::time::sleep_until(self.cut + PACE)).await
+            }
         }
     }
 

@@ -16,6 +16,7 @@ use crate::config::{Server, SslMode};
 use crate::tls;
 
 use super::failure::Failure;
+use super::line::Line;
 
 /// For name resolution, TCP, TLS and login together. A server that is there answers within a second; one that is being
 /// restarted refuses. Only a silent network takes longer, and that is for the backoff.
@@ -29,9 +30,9 @@ const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
 
 #[derive(Debug)]
 pub(super) enum Socket {
-    Plain(TcpStream),
+    Plain(Line),
     // Boxed: a TLS session is a kilobyte, and sockets are moved about.
-    Encrypted(Box<TlsStream<TcpStream>>),
+    Encrypted(Box<TlsStream<Line>>),
 }
 
 /// How to try.
@@ -78,16 +79,17 @@ pub(super) async fn open(server: &Server, encryption: Encryption) -> Result<Sock
     tcp.set_nodelay(true)
         .and_then(|()| SockRef::from(&tcp).set_tcp_keepalive(&KEEPALIVE))
         .map_err(|error| Failure::io(what(), error))?;
+    let line = Line::Watched(tcp);
     match encryption {
-        Encryption::Never => Ok(Socket::Plain(tcp)),
-        Encryption::IfOffered | Encryption::Always => encrypt(server, encryption, tcp).await,
+        Encryption::Never => Ok(Socket::Plain(line)),
+        Encryption::IfOffered | Encryption::Always => encrypt(server, encryption, line).await,
     }
 }
 
 async fn encrypt(
     server: &Server,
     encryption: Encryption,
-    mut tcp: TcpStream,
+    mut line: Line,
 ) -> Result<Socket, Failure> {
     let what = || format!("encrypt the connection to {}", address(server));
     let refused = |error: tls::Error| match error {
@@ -102,15 +104,15 @@ async fn encrypt(
     let connector = tls::Connector::new(&server.tls).map_err(refused)?;
     let mut request = BytesMut::new();
     frontend::ssl_request(&mut request);
-    tcp.write_all(&request).await.map_err(|error| Failure::io(what(), error))?;
+    line.write_all(&request).await.map_err(|error| Failure::io(what(), error))?;
     // Load-bearing: exactly one byte. What an attacker puts after it in the clear must reach the handshake, and fail
     // there, never the protocol behind it.
-    match tcp.read_u8().await.map_err(|error| Failure::io(what(), error))? {
-        b'S' => match connector.handshake(&server.host, tcp).await {
+    match line.read_u8().await.map_err(|error| Failure::io(what(), error))? {
+        b'S' => match connector.handshake(&server.host, line).await {
             Ok(stream) => Ok(Socket::Encrypted(Box::new(stream))),
             Err(error) => Err(refused(error)),
         },
-        b'N' if encryption == Encryption::IfOffered => Ok(Socket::Plain(tcp)),
+        b'N' if encryption == Encryption::IfOffered => Ok(Socket::Plain(line)),
         b'N' => Err(Failure::definite(
             format!("the server at {} does not offer TLS", address(server)),
             "switch ssl on in the server's configuration, or choose another sslmode",
@@ -124,6 +126,14 @@ async fn encrypt(
 impl Socket {
     pub(super) fn is_encrypted(&self) -> bool {
         matches!(self, Self::Encrypted(_))
+    }
+
+    /// See [`Line::leave_alone`].
+    pub(super) fn leave_alone(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(line) => line.leave_alone(),
+            Self::Encrypted(stream) => stream.get_mut().0.leave_alone(),
+        }
     }
 
     /// Data of the binding `tls-server-end-point`, where there is one.

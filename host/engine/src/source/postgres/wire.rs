@@ -178,6 +178,11 @@ impl Wire {
         }
     }
 
+    /// Until it is used again, the connection wakes nobody.
+    pub(super) fn leave_alone(&mut self) -> Result<(), Failure> {
+        self.socket.leave_alone().map_err(|error| Failure::io("wait for the server", error))
+    }
+
     /// The next message other than notices and changed parameters, which may come at any time.
     pub(super) async fn message(&mut self) -> Result<Frame, Failure> {
         loop {
