@@ -207,7 +207,8 @@ impl Before {
 /// Whether rows that are there belong to somebody else. Load-bearing: not by `FirstScan` alone.
 ///
 /// 1. The table holds foreign rows; the state saves that a scan is attempted, and the outlet refuses. 2. The pipeline is
-/// started again, and as rows of the first attempt may be there, this is the next scan. Result: foreign rows are emptied.
+///    started again, and as rows of the first attempt may be there, this is the next scan. Result: foreign rows are
+///    emptied.
 pub(in crate::outlet) fn are_foreign(known: &Known, before: Before) -> bool {
     before == Before::FirstScan || matches!(known, Known::Nothing)
 }

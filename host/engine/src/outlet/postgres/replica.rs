@@ -410,7 +410,7 @@ impl Replica {
     /// it may be:
     ///
     /// 1. The stream stops at a change of type. 2. The operator empties the table, for it to be scanned again. 3. The
-    /// stream goes on, and puts its next rows into a new table. Result: all others are lost.
+    ///    stream goes on, and puts its next rows into a new table. Result: all others are lost.
     async fn follow(
         &mut self,
         relation: &Relation,

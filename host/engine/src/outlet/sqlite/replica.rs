@@ -313,7 +313,7 @@ impl Replica {
     /// it may be:
     ///
     /// 1. The stream stops at a change of type. 2. The operator empties the table, for it to be scanned again. 3. The
-    /// stream goes on, and puts its next rows into a new table. Result: all others are lost.
+    ///    stream goes on, and puts its next rows into a new table. Result: all others are lost.
     fn follow(&self, table: &Table, known: &Relation, before: Before) -> Result<(), Error> {
         let relation = &table.relation;
         let what = format!("let table {} follow its definition", relation.table);
