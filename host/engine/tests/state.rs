@@ -69,15 +69,20 @@ async fn durable(at: u64) -> Durable<Lsn> {
 fn every_step() -> Vec<Step> {
     let both = BTreeSet::from([table("a"), table("Odd \"b\"")]);
     let fence = "10:20:10,14".parse().expect("a fence");
-    let fenced = Fenced { relation: RelationId(7), fence, horizon: Lsn::new(0x1_0000_0090) };
+    let fenced = Fenced { fence, horizon: Lsn::new(0x1_0000_0090) };
+    let scanned = |name, fenced| {
+        let (table, relation) = (table(name), RelationId(u32::MAX));
+        Step::Scanned { table, relation, fenced }
+    };
     vec![
         Step::Intend,
         Step::Pin(Lsn::new(0x1_0000_0005)),
         Step::Attempt(both.clone()),
-        Step::Scanned { table: table("a"), fenced: Some(fenced) },
-        Step::Scanned { table: table("Odd \"b\""), fenced: None },
+        scanned("a", Some(fenced.clone())),
+        scanned("Odd \"b\"", None),
         Step::Again(both),
-        Step::Skip(BTreeSet::from([table("c")])),
+        Step::Skip([(table("c"), RelationId(8))].into()),
+        scanned("a", Some(fenced)),
         Step::Finish,
     ]
 }
@@ -209,7 +214,7 @@ async fn a_damaged_state_is_refused() {
         "DELETE FROM pipeline",
         "UPDATE pipeline SET pin = 'nonsense'",
         "UPDATE pipeline SET checkpoint = 'nonsense'",
-        "UPDATE tables SET scan = 'done', fence = 'nonsense', fence_relation = 1, fence_horizon = '0/0', attempts = NULL",
+        "UPDATE tables SET scan = 'done', fence = 'nonsense', relation = 1, fence_horizon = '0/0', attempts = NULL",
         "UPDATE tables SET attempts = NULL",
     ] {
         let error = damaged(|path| {

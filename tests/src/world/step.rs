@@ -172,7 +172,8 @@ impl Stepping<'_> {
         {
             self.situations.push(Situation::OutletAheadOfTheRecord);
         }
-        let tables = self.world.wanted(self.scenario).iter().map(|it| it.name.clone()).collect();
+        let wanted = self.world.wanted(self.scenario);
+        let tables = wanted.iter().map(|it| (it.name.clone(), Some(it.id))).collect();
         self.world.engine = Some(Engine::new(self.world.store.clone()));
         let mode = self.scenario.mode;
         self.apply(Input::Start(Start { tables, mode, slot, outlet, log_end }));

@@ -8,10 +8,10 @@
 use std::collections::BTreeSet;
 
 use crate::position::Lsn;
-use crate::schema::TableName;
+use crate::schema::{RelationId, TableName};
 
 use super::protocol::{Mode, Recorded, Refusal, Slot, Start};
-use super::record::{Pin, Record};
+use super::record::{Pin, Record, Scan};
 
 /// Where the stream goes on; `None` before there is a pin.
 pub(super) fn resume_position(record: &Record, outlet: Option<Lsn>) -> Option<Lsn> {
@@ -22,6 +22,7 @@ pub(super) fn resume_position(record: &Record, outlet: Option<Lsn>) -> Option<Ls
 pub(super) fn examine(record: &Record, start: &Start) -> Result<(), Refusal> {
     match record.pin {
         Pin::At(pin) => {
+            examine_tables(record, start)?;
             examine_mode(record, start)?;
             let saved = record.checkpoint.unwrap_or(pin).max(pin);
             examine_resumption(saved, record.checkpoint.is_some(), start)
@@ -34,13 +35,23 @@ pub(super) fn examine(record: &Record, start: &Start) -> Result<(), Refusal> {
     }
 }
 
+/// The log tells a table from another one that has taken its name, and so do fences; a name does not.
+fn examine_tables(record: &Record, start: &Start) -> Result<(), Refusal> {
+    let is_replaced = |(table, relation): &(&TableName, RelationId)| {
+        start.tables.get(*table).is_some_and(|now| *now != Some(*relation))
+    };
+    let replaced = record.relations().filter(is_replaced);
+    let tables: BTreeSet<_> = replaced.map(|(table, _)| table.clone()).collect();
+    if tables.is_empty() { Ok(()) } else { Err(Refusal::Replaced { tables }) }
+}
+
 /// Streaming alone would leave a table for ever as a scan left it that did not end.
 fn examine_mode(record: &Record, start: &Start) -> Result<(), Refusal> {
     if start.mode != Mode::Never {
         return Ok(());
     }
-    let begun = |table: &&TableName| !record.is_done(table) && record.attempts(table) > 0;
-    let tables: BTreeSet<_> = start.tables.iter().filter(begun).cloned().collect();
+    let begun = |table: &&TableName| matches!(record.tables.get(table), Some(Scan::Due { attempts }) if *attempts > 0);
+    let tables: BTreeSet<_> = start.tables.keys().filter(begun).cloned().collect();
     if tables.is_empty() { Ok(()) } else { Err(Refusal::ScanUnfinished { tables }) }
 }
 

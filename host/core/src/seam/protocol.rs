@@ -1,6 +1,6 @@
 //! What the seam is told, and what it asks for.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::batch::ChunkId;
 use crate::change::TransactionId;
@@ -55,7 +55,8 @@ impl Recorded {
 /// What the driver found out before it does anything.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Start {
-    pub tables: BTreeSet<TableName>,
+    /// The wanted tables, as the catalog has them now; `None`: there is none of that name.
+    pub tables: BTreeMap<TableName, Option<RelationId>>,
     pub mode: Mode,
     pub slot: Slot,
     pub outlet: Recorded,
@@ -210,12 +211,23 @@ pub enum Refusal {
     ServerBehind { position: Lsn, log_end: Lsn },
     #[error(
         "mode `never` would leave tables half copied ({}): finish their scan with mode `initial` first",
-        .tables.iter().map(TableName::to_string).collect::<Vec<_>>().join(", ")
+        list(.tables)
     )]
     ScanUnfinished { tables: BTreeSet<TableName> },
+    #[error(
+        "these are not the tables any more that were captured, but were dropped, made again or renamed: {}. What \
+         happened to them since is lost. Take them out of `tables`, run until caught up, and put them back: they are \
+         scanned again then",
+        list(.tables)
+    )]
+    Replaced { tables: BTreeSet<TableName> },
     /// A defect of the driver. Stopping is safe, going on may not be.
     #[error("{input} came while {state}: this is a defect of dovetail, please report it")]
     OutOfOrder { input: &'static str, state: &'static str },
+}
+
+fn list(tables: &BTreeSet<TableName>) -> String {
+    tables.iter().map(TableName::to_string).collect::<Vec<_>>().join(", ")
 }
 
 impl Refusal {

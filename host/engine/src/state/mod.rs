@@ -93,10 +93,10 @@ impl Store {
         if let Step::Checkpoint(_) = step {
             return Err(Error::Unproven);
         }
-        let record = self.record.clone().with(step);
-        let written = record.clone();
-        self.database.run(move |database| database.write(&written)).await??;
-        self.record = record;
+        let part = self.record.part(step).with(step);
+        let written = step.clone();
+        self.database.run(move |database| database.write(&written, &part)).await??;
+        self.record = std::mem::take(&mut self.record).with(step);
         Ok(Saved(step.clone()))
     }
 
@@ -105,10 +105,10 @@ impl Store {
     /// # Errors
     /// As [`Store::save`].
     pub async fn save_checkpoint(&mut self, durable: Durable<Lsn>) -> Result<Saved<Lsn>, Error> {
-        let record = self.record.clone().with(&Step::Checkpoint(durable.get()));
-        if let Some(checkpoint) = record.checkpoint.filter(|_| record != self.record) {
+        let checkpoint = durable.get();
+        if Some(checkpoint) > self.record.checkpoint {
             self.database.run(move |database| database.write_checkpoint(checkpoint)).await??;
-            self.record = record;
+            self.record = std::mem::take(&mut self.record).with(&Step::Checkpoint(checkpoint));
         }
         Ok(Saved(durable.get()))
     }
