@@ -76,6 +76,8 @@ fn every_step() -> Vec<Step> {
     };
     vec![
         Step::Intend,
+        Step::Forgo,
+        Step::Intend,
         Step::Pin(Lsn::new(0x1_0000_0005)),
         Step::Attempt(both.clone()),
         scanned("a", Some(fenced.clone())),

@@ -163,8 +163,8 @@ impl Stepping<'_> {
         let unexamined = self.bug == Some(Bug::SlotNotExamined);
         let slot = match &self.world.database.slot {
             None => Slot::Absent,
-            Some(_) if unexamined => Slot::Present { confirmed: Lsn::ZERO },
-            Some(slot) => Slot::Present { confirmed: slot.confirmed },
+            Some(_) if unexamined => Slot::Present { confirmed: Lsn::ZERO, streamed: false },
+            Some(slot) => Slot::Present { confirmed: slot.confirmed, streamed: false },
         };
         let outlet = self.world.outlet.recorded;
         if let Recorded::At(lsn) = outlet

@@ -28,6 +28,7 @@ pub(super) fn examine(record: &Record, start: &Start) -> Result<(), Refusal> {
             examine_resumption(saved, record.checkpoint.is_some(), start)
         }
         Pin::None if start.slot != Slot::Absent => Err(Refusal::SlotTaken),
+        Pin::Intended if !may_be_ours(start.slot) => Err(Refusal::SlotTaken),
         Pin::None | Pin::Intended => match start.outlet.position() {
             Some(recorded) => Err(Refusal::StateMissing { recorded }),
             None => Ok(()),
@@ -43,6 +44,15 @@ fn examine_tables(record: &Record, start: &Start) -> Result<(), Refusal> {
     let replaced = record.relations().filter(is_replaced);
     let tables: BTreeSet<_> = replaced.map(|(table, _)| table.clone()).collect();
     if tables.is_empty() { Ok(()) } else { Err(Refusal::Replaced { tables }) }
+}
+
+/// Whether a slot may be what a killed creation left: nobody has streamed from such a one.
+fn may_be_ours(slot: Slot) -> bool {
+    match slot {
+        Slot::Absent => true,
+        Slot::Present { streamed, .. } => !streamed,
+        Slot::Lost => false,
+    }
 }
 
 /// Streaming alone would leave a table for ever as a scan left it that did not end.
@@ -73,7 +83,7 @@ fn examine_resumption(saved: Lsn, delivered: bool, start: &Start) -> Result<(), 
     match start.slot {
         Slot::Absent => Err(Refusal::SlotMissing { from }),
         Slot::Lost => Err(Refusal::SlotLost { from }),
-        Slot::Present { confirmed } if confirmed > from => {
+        Slot::Present { confirmed, .. } if confirmed > from => {
             Err(Refusal::SlotAhead { from, to: confirmed })
         }
         Slot::Present { .. } => Ok(()),

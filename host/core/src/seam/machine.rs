@@ -39,6 +39,7 @@ enum State {
     Intending,
     Dropping,
     Creating,
+    Forgoing,
     Pinning,
     Skipping,
     Settling,
@@ -83,6 +84,7 @@ impl State {
             Self::Intending => "saving the intent",
             Self::Dropping => "dropping the slot",
             Self::Creating => "creating the slot",
+            Self::Forgoing => "saving that there is no slot",
             Self::Pinning => "saving the pin",
             Self::Skipping => "saving which tables are not scanned",
             Self::Settling => "waiting for running transactions",
@@ -137,6 +139,11 @@ impl Seam {
                 self.pinned_view = true;
                 self.state = State::Pinning;
                 vec![Action::Save(Step::Pin(consistent_point))]
+            }
+            // So that only a kill leaves the intent behind, by which a slot of that name is taken for ours.
+            (State::Creating, Input::SlotNotCreated) => {
+                self.state = State::Forgoing;
+                vec![Action::Save(Step::Forgo)]
             }
             (State::Settling, Input::Settled { before }) => {
                 self.state = State::Opening(Opening::Later { settled: before });
@@ -315,6 +322,7 @@ impl Seam {
                 self.reach_pin()
             }
             (State::Intending, Step::Intend) => self.create_slot(),
+            (State::Forgoing, Step::Forgo) => self.stay(State::Stopped),
             (State::Pinning, Step::Pin(_)) => self.reach_rows(),
             (State::Skipping, Step::Skip(_)) => self.stream(),
             (State::Attempting(sight), Step::Attempt(tables)) => self.scan(sight, &tables),

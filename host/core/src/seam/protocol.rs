@@ -28,6 +28,8 @@ pub enum Slot {
     Present {
         /// `confirmed_flush_lsn`: the server silently starts from here when it is asked for less.
         confirmed: Lsn,
+        /// Somebody has streamed from it.
+        streamed: bool,
     },
     /// It is there, but the log that it needs is not (`wal_status = lost`, or invalidated).
     Lost,
@@ -74,6 +76,8 @@ pub enum Input {
     SlotCreated {
         consistent_point: Lsn,
     },
+    /// The server refused, or was told to give up, and left nothing behind. The driver says why, and stops.
+    SlotNotCreated,
     /// A step that was asked for is durable.
     Saved(Step),
     /// The workers read in the snapshot that was exported with the slot.
@@ -247,6 +251,7 @@ impl Input {
             Self::Start(_) => "start",
             Self::SlotDropped => "slot dropped",
             Self::SlotCreated { .. } => "slot created",
+            Self::SlotNotCreated => "slot not created",
             Self::Saved(_) => "saved",
             Self::PinnedViewOpened => "pinned view opened",
             Self::Settled { .. } => "settled",

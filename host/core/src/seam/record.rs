@@ -65,6 +65,8 @@ pub struct Record {
 pub enum Step {
     /// A slot is about to be created.
     Intend,
+    /// No slot was created: one of that name is somebody else's again.
+    Forgo,
     Pin(Lsn),
     /// These are scanned again, though they were done: rows of them are at the outlet.
     Again(BTreeSet<TableName>),
@@ -89,7 +91,9 @@ impl Step {
             Self::Again(tables) | Self::Attempt(tables) => tables.iter().collect(),
             Self::Skip(tables) => tables.keys().collect(),
             Self::Scanned { table, .. } => [table].into(),
-            Self::Intend | Self::Pin(_) | Self::Checkpoint(_) | Self::Finish => BTreeSet::new(),
+            Self::Intend | Self::Forgo | Self::Pin(_) | Self::Checkpoint(_) | Self::Finish => {
+                BTreeSet::new()
+            }
         }
     }
 }
@@ -111,6 +115,11 @@ impl Record {
             Step::Intend => {
                 if self.pin == Pin::None {
                     self.pin = Pin::Intended;
+                }
+            }
+            Step::Forgo => {
+                if self.pin == Pin::Intended {
+                    self.pin = Pin::None;
                 }
             }
             Step::Pin(lsn) => {

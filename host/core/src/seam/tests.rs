@@ -27,7 +27,7 @@ fn start(names: &[&str]) -> Start {
     Start {
         tables: names.iter().map(|name| (table(name), Some(RELATION))).collect(),
         mode: Mode::Initial,
-        slot: Slot::Present { confirmed: lsn(50) },
+        slot: Slot::Present { confirmed: lsn(50), streamed: false },
         outlet: Recorded::Unkept,
         log_end: lsn(1000),
     }
@@ -126,6 +126,27 @@ fn a_slot_that_was_never_pinned_is_dropped_and_made_again() {
     let mut seam = Seam::new(intended);
     assert_eq!(seam.apply(Input::Start(fresh(&["a"]))), vec![Action::CreateSlot]);
     assert_eq!(seam.apply(Input::ViewLost), vec![Action::DropSlot], "it may have been made");
+}
+
+#[test]
+fn a_slot_that_was_not_created_leaves_no_intent() {
+    let mut seam = Seam::new(Record::default());
+    seam.apply(Input::Start(fresh(&["a"])));
+    seam.apply(Input::Saved(Step::Intend));
+    assert_eq!(seam.apply(Input::SlotNotCreated), save(Step::Forgo));
+    assert_eq!(seam.apply(Input::Saved(Step::Forgo)), vec![]);
+    assert_eq!(seam.record(), &Record::default());
+    assert_eq!(refusal(seam.record().clone(), start(&["a"])), Refusal::SlotTaken);
+    assert_eq!(pinned().with(&Step::Forgo), pinned(), "a pin stays");
+}
+
+#[test]
+fn a_slot_that_somebody_streams_from_is_not_dropped_for_an_intent() {
+    let intended = || Record::default().with(&Step::Intend);
+    for slot in [Slot::Present { confirmed: lsn(50), streamed: true }, Slot::Lost] {
+        let taken = Start { slot, ..start(&["a"]) };
+        assert_eq!(refusal(intended(), taken), Refusal::SlotTaken);
+    }
 }
 
 #[test]
@@ -319,7 +340,7 @@ fn a_table_that_is_no_longer_wanted_is_not_done_any_more() {
 fn positions_out_of_order_are_refused_each_with_its_own_reason() {
     let saved = || done().with(&Step::Checkpoint(lsn(60)));
     let with = |slot, outlet| Start { slot, outlet, ..start(&["a"]) };
-    let present = Slot::Present { confirmed: lsn(60) };
+    let present = Slot::Present { confirmed: lsn(60), streamed: false };
     let cases = [
         (Record::default(), with(present, Recorded::Unkept), Refusal::SlotTaken),
         (
@@ -331,7 +352,7 @@ fn positions_out_of_order_are_refused_each_with_its_own_reason() {
         (saved(), with(Slot::Lost, Recorded::Unkept), Refusal::SlotLost { from: lsn(60) }),
         (
             saved(),
-            with(Slot::Present { confirmed: lsn(61) }, Recorded::Unkept),
+            with(Slot::Present { confirmed: lsn(61), streamed: false }, Recorded::Unkept),
             Refusal::SlotAhead { from: lsn(60), to: lsn(61) },
         ),
         (

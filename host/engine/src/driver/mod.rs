@@ -67,6 +67,8 @@ pub struct Driver<'a> {
     /// The last batch ended inside a transaction.
     inside_transaction: bool,
     caught_up_at: Option<Lsn>,
+    /// Ends the attempt once the seam has been told of it.
+    failure: Option<Error>,
 }
 
 /// What an attempt is made of.
@@ -131,6 +133,7 @@ impl<'a> Driver<'a> {
             streamed_from: Lsn::ZERO,
             inside_transaction: false,
             caught_up_at: None,
+            failure: None,
         }
     }
 
@@ -241,7 +244,7 @@ impl<'a> Driver<'a> {
                 inputs.extend(self.perform(action).await?);
             }
         }
-        Ok(())
+        self.failure.take().map_or(Ok(()), Err)
     }
 
     async fn perform(&mut self, action: Action) -> Result<Vec<Input>, Error> {
@@ -252,7 +255,14 @@ impl<'a> Driver<'a> {
                 Ok(vec![Input::SlotDropped])
             }
             Action::CreateSlot => {
-                let pin = unless_stopped(self.stop, self.source.create_slot()).await??;
+                let pin = match unless_stopped(self.stop, self.source.create_slot()).await? {
+                    Ok(pin) => pin,
+                    Err(error) if error.left_nothing() => {
+                        self.failure = Some(error.into());
+                        return Ok(vec![Input::SlotNotCreated]);
+                    }
+                    Err(error) => return Err(error.into()),
+                };
                 let consistent_point = pin.position();
                 self.reading = Reading::Pin(pin);
                 info!({ field::POSITION } = %consistent_point, "slot created");

@@ -104,7 +104,9 @@ impl Source {
         let slot = match slot::inspect(&self.session, &self.config.slot).await? {
             None => SlotSeen::Absent,
             Some(slot) => match slot.confirmed {
-                Some(confirmed) if !slot.is_lost() => SlotSeen::Present { confirmed },
+                Some(confirmed) if !slot.is_lost() => {
+                    SlotSeen::Present { confirmed, streamed: slot.streamed }
+                }
                 _ => SlotSeen::Lost,
             },
         };
