@@ -9,6 +9,7 @@
 //! back from a lost connection is the way back from a crash, so that there is one recovery to get right, and every
 //! kill tests it. Nothing is repaired in place.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use dovetail_core::lane;
@@ -18,7 +19,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::config::{Pipeline, SnapshotMode};
+use crate::config::{self, Pipeline, SnapshotMode};
 use crate::delivery::{self, Targets};
 use crate::driver::{Driver, Parts};
 use crate::error::Error;
@@ -135,8 +136,9 @@ impl Begun {
     async fn of(config: &Pipeline, mode: SnapshotMode, reached: &mut bool) -> Result<Self, Error> {
         let source = Source::connect(&config.source).await?;
         let origin = source.origin(&config.name);
-        let store = Store::open(&config.state, &origin).await?;
+        let mut store = Store::open(&config.state, &origin).await?;
         preflight(mode, &source, &store).await?;
+        store.keep_outlets(kinds(config)).await?;
         let targets = open_targets(config, &origin).await?;
         *reached = true;
         let (recorded, proof) = targets.recorded(store.record().checkpoint);
@@ -192,6 +194,18 @@ async fn preflight(mode: SnapshotMode, source: &Source, store: &Store) -> Result
         return Err(Error::NotReady(errors));
     }
     Ok(source.prepare_publication(store.record(), mode).await?)
+}
+
+/// The outlets by name, with the key that the configuration has for each kind.
+fn kinds(config: &Pipeline) -> BTreeMap<String, String> {
+    let kind = |name| match config.outlet(name) {
+        config::Outlet::Stdout => "stdout",
+        config::Outlet::File { .. } => "file",
+        config::Outlet::Sqlite { .. } => "sqlite",
+        config::Outlet::Postgres { .. } => "postgres",
+        config::Outlet::Discard => "discard",
+    };
+    config.deliver.iter().map(|name| (name.clone(), kind(name).to_owned())).collect()
 }
 
 async fn open_targets(config: &Pipeline, origin: &Origin) -> Result<Targets, Error> {

@@ -242,3 +242,26 @@ async fn a_state_that_cannot_be_written_is_refused() {
     let error = place.refused().await;
     assert!(matches!(error, Error::ReadOnly { .. }), "{error:?}");
 }
+
+#[tokio::test]
+async fn an_outlet_that_missed_something_is_refused() {
+    let place = Place::new();
+    let outlets = |names: &[&str]| -> std::collections::BTreeMap<String, String> {
+        names.iter().map(|name| ((*name).to_owned(), "file".to_owned())).collect()
+    };
+    let mut store = place.open().await;
+    store.keep_outlets(outlets(&["a"])).await.expect("nothing went anywhere yet");
+    store.keep_outlets(outlets(&["a", "b"])).await.expect("nothing went anywhere yet");
+    store.save(&Step::Intend).await.expect("saved");
+    store.save(&Step::Pin(Lsn::new(9))).await.expect("saved");
+    drop(store);
+    let mut store = place.open().await;
+    store.keep_outlets(outlets(&["a", "b"])).await.expect("the same");
+    let added = store.keep_outlets(outlets(&["a", "b", "c"])).await;
+    assert!(matches!(added, Err(Error::NewOutlet { name, .. }) if name == "c"));
+    let other = [("a".to_owned(), "sqlite".to_owned())].into();
+    assert!(matches!(store.keep_outlets(other).await, Err(Error::NewOutlet { .. })));
+    store.keep_outlets(outlets(&["a"])).await.expect("fewer");
+    let back = store.keep_outlets(outlets(&["a", "b"])).await;
+    assert!(matches!(back, Err(Error::NewOutlet { .. })), "it missed what came meanwhile");
+}

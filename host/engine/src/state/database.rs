@@ -1,5 +1,6 @@
 //! `state.db`: the record as tables that a person can read.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -41,6 +42,10 @@ CREATE TABLE tables (
     fence TEXT,
     fence_horizon TEXT,
     PRIMARY KEY (namespace, name)
+) WITHOUT ROWID;
+CREATE TABLE outlets (
+    name TEXT PRIMARY KEY,
+    kind TEXT NOT NULL
 ) WITHOUT ROWID;";
 
 #[derive(Debug)]
@@ -137,6 +142,30 @@ impl Database {
                 .prepare_cached("UPDATE pipeline SET checkpoint = ?")?
                 .execute([checkpoint.to_string()])
                 .map(drop)
+        })
+    }
+
+    /// The names and kinds of the outlets that everything so far went to.
+    pub(super) fn outlets(&self) -> Result<BTreeMap<String, String>, Error> {
+        self.connection
+            .prepare("SELECT name, kind FROM outlets")
+            .and_then(|mut statement| {
+                let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+                rows.collect()
+            })
+            .map_err(|error| Error::database(&self.path, error))
+    }
+
+    pub(super) fn write_outlets(
+        &mut self,
+        outlets: &BTreeMap<String, String>,
+    ) -> Result<(), Error> {
+        self.transact(|transaction| {
+            transaction.execute("DELETE FROM outlets", [])?;
+            for (name, kind) in outlets {
+                transaction.execute("INSERT INTO outlets VALUES (?, ?)", [name, kind])?;
+            }
+            Ok(())
         })
     }
 

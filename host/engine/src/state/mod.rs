@@ -19,12 +19,13 @@ mod database;
 mod error;
 mod lock;
 
+use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use dovetail_core::position::Lsn;
-use dovetail_core::seam::{Record, Step};
+use dovetail_core::seam::{Pin, Record, Step};
 
 use self::database::Database;
 pub use self::error::Error;
@@ -98,6 +99,30 @@ impl Store {
         self.database.run(move |database| database.write(&written, &part)).await??;
         self.record = std::mem::take(&mut self.record).with(step);
         Ok(Saved(step.clone()))
+    }
+
+    /// Says where everything goes from now on. An outlet that was left out for a while has a gap like a new one, so it
+    /// is forgotten here.
+    ///
+    /// # Errors
+    /// Definite, [`Error::NewOutlet`]: since there is a pin, something went elsewhere only.
+    pub async fn keep_outlets(&mut self, outlets: BTreeMap<String, String>) -> Result<(), Error> {
+        let pinned = matches!(self.record.pin, Pin::At(_));
+        self.database
+            .run(move |database| {
+                let saved = database.outlets()?;
+                if saved == outlets {
+                    return Ok(());
+                }
+                let new = outlets.iter().find(|(name, kind)| saved.get(*name) != Some(*kind));
+                match new.filter(|_| pinned) {
+                    Some((name, kind)) => {
+                        Err(Error::NewOutlet { name: name.clone(), kind: kind.clone() })
+                    }
+                    None => database.write_outlets(&outlets),
+                }
+            })
+            .await?
     }
 
     /// Makes a checkpoint durable: what every outlet has proved. One that is behind the saved one changes nothing.
