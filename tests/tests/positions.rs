@@ -303,6 +303,69 @@ async fn a_slot_that_was_dropped_is_not_made_anew_in_silence() -> Result<()> {
     Ok(())
 }
 
+/// One life that ends when it has caught up.
+fn catches_up(setup: &Setup) -> Result<()> {
+    let ended = setup.finished("run", &["--until-caught-up"])?;
+    ensure!(ended.code == 0, "exit code {}: {}", ended.code, ended.text());
+    Ok(())
+}
+
+fn replica_rows(setup: &Setup) -> Result<Option<i64>> {
+    number(&setup.replica_file(), "SELECT count(*) FROM t")
+}
+
+/// The stream of the new table begins only where it was published, and its rows from before are in no scan.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_that_was_made_again_while_the_engine_was_down_is_refused_and_can_be_scanned_again()
+-> Result<()> {
+    let (server, client) = server_with_table(Options::default()).await?;
+    client
+        .batch_execute("CREATE TABLE u (id int PRIMARY KEY); INSERT INTO t VALUES (1, 'old')")
+        .await?;
+    let mut setup = Setup::new("p11", &server, &["public.t", "public.u"])?.to_sqlite();
+    catches_up(&setup)?;
+    client
+        .batch_execute(
+            "DROP TABLE t; CREATE TABLE t (id bigint PRIMARY KEY, v text);
+             INSERT INTO t VALUES (2, 'new'), (3, 'new')",
+        )
+        .await?;
+    for publish in ["", "ALTER PUBLICATION p11 ADD TABLE t"] {
+        client.batch_execute(publish).await?;
+        let ended = setup.finished("run", &["--until-caught-up"])?;
+        ensure!(ended.code == 70 || ended.code == 78, "{}: {}", ended.code, ended.text());
+        for word in ["public.t", "lost", "put"] {
+            ensure!(ended.stderr.contains(word), "does not say {word}: {}", ended.stderr);
+        }
+        assert_eq!(replica_rows(&setup)?, Some(1));
+    }
+    setup.change("/source/postgres/tables", json!(["public.u"]));
+    catches_up(&setup)?;
+    setup.change("/source/postgres/tables", json!(["public.t", "public.u"]));
+    catches_up(&setup)?;
+    assert_eq!(replica_rows(&setup)?, Some(2));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_mode_never_left_out_is_scanned_once_the_mode_is_another() -> Result<()> {
+    let (server, client) = server_with_table(Options::default()).await?;
+    client.batch_execute("INSERT INTO t VALUES (1, 'before')").await?;
+    let mut setup =
+        Setup::new("p11", &server, TABLE)?.to_sqlite().set("/snapshot/mode", json!("never"));
+    catches_up(&setup)?;
+    client.batch_execute("INSERT INTO t VALUES (2, 'streamed')").await?;
+    catches_up(&setup)?;
+    assert_eq!(replica_rows(&setup)?, Some(1));
+    let scan = |status: &serde_json::Value| status["tables"][0]["scan"].clone();
+    assert_eq!(scan(&setup.status()?), "skipped");
+    setup.change("/snapshot/mode", json!("initial"));
+    catches_up(&setup)?;
+    assert_eq!(scan(&setup.status()?), "done");
+    assert_eq!(replica_rows(&setup)?, Some(2));
+    Ok(())
+}
+
 /// P13.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_killed_under_load_is_waited_for() -> Result<()> {

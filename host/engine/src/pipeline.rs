@@ -9,6 +9,7 @@
 //! back from a lost connection is the way back from a crash, so that there is one recovery to get right, and every
 //! kill tests it. Nothing is repaired in place.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use dovetail_core::lane;
@@ -18,7 +19,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::config::Pipeline;
+use crate::config::{self, Pipeline, SnapshotMode};
 use crate::delivery::{self, Targets};
 use crate::driver::{Driver, Parts};
 use crate::error::Error;
@@ -54,7 +55,9 @@ pub async fn run(
 ) -> Result<(), Error> {
     let plugins = load(config)?;
     let mut backoff = Backoff::default();
-    let mut attempt = Attempt { config, plugins: &plugins, until, stop, progress, began: false };
+    let mode = config.snapshot.mode;
+    let mut attempt =
+        Attempt { config, plugins: &plugins, mode, until, stop, progress, began: false };
     loop {
         let ended = attempt.run(&mut backoff).await;
         progress.scan_ended();
@@ -81,6 +84,7 @@ pub async fn run(
 struct Attempt<'a> {
     config: &'a Pipeline,
     plugins: &'a Plugins,
+    mode: SnapshotMode,
     until: Until,
     stop: &'a CancellationToken,
     progress: &'a Progress,
@@ -93,7 +97,7 @@ impl Attempt<'_> {
     async fn run(&mut self, backoff: &mut Backoff) -> Result<(), Error> {
         let config = self.config;
         let Begun { source, mut store, targets, start, proof } = tokio::select! {
-            begun = Begun::of(config, &mut self.began) => begun?,
+            begun = Begun::of(config, self.mode, &mut self.began) => begun?,
             () = self.stop.cancelled() => return Err(Error::Stopped),
         };
         let router = lane::Lanes::new(config.lanes);
@@ -103,8 +107,17 @@ impl Attempt<'_> {
 
         backoff.reset();
         info!({ field::PIPELINE } = config.name, tables = config.source.tables.len(), "started");
-        let parts = Parts { source, store: &mut store, lanes, landed, delivering };
-        Driver::new(config, self.progress, self.stop, parts).run(start, proof, self.until).await
+        let mut moved = false;
+        let parts =
+            Parts { source, store: &mut store, moved: &mut moved, lanes, landed, delivering };
+        let driver = Driver::new(config, self.progress, self.stop, parts);
+        let ended = driver.run(start, proof, self.until).await;
+        if moved && self.mode == SnapshotMode::Always {
+            // `always` is once for each start by somebody, not for each lost connection: a scan that is longer than a
+            // connection lives would never end.
+            self.mode = SnapshotMode::Initial;
+        }
+        ended
     }
 }
 
@@ -120,15 +133,16 @@ struct Begun {
 
 impl Begun {
     /// Cancel-safe: what was opened is closed again.
-    async fn of(config: &Pipeline, reached: &mut bool) -> Result<Self, Error> {
+    async fn of(config: &Pipeline, mode: SnapshotMode, reached: &mut bool) -> Result<Self, Error> {
         let source = Source::connect(&config.source).await?;
         let origin = source.origin(&config.name);
-        let store = Store::open(&config.state, &origin).await?;
-        preflight(config, &source, &store).await?;
+        let mut store = Store::open(&config.state, &origin).await?;
+        preflight(mode, &source, &store).await?;
+        store.keep_outlets(kinds(config)).await?;
         let targets = open_targets(config, &origin).await?;
         *reached = true;
         let (recorded, proof) = targets.recorded(store.record().checkpoint);
-        let start = source.start(config.snapshot.mode, recorded).await?;
+        let start = source.start(mode, recorded).await?;
         Ok(Self { source, store, targets, start, proof })
     }
 }
@@ -173,13 +187,25 @@ fn load(config: &Pipeline) -> Result<Plugins, Error> {
     Ok(Plugins::load(&config.plugins, &config.state.join("compiled"), targets)?)
 }
 
-async fn preflight(config: &Pipeline, source: &Source, store: &Store) -> Result<(), Error> {
-    let findings = source.findings(store.record(), config.snapshot.mode).await?;
+async fn preflight(mode: SnapshotMode, source: &Source, store: &Store) -> Result<(), Error> {
+    let findings = source.findings(store.record(), mode).await?;
     let errors = sort_findings(findings);
     if !errors.is_empty() {
         return Err(Error::NotReady(errors));
     }
-    Ok(source.prepare_publication().await?)
+    Ok(source.prepare_publication(store.record(), mode).await?)
+}
+
+/// The outlets by name, with the key that the configuration has for each kind.
+fn kinds(config: &Pipeline) -> BTreeMap<String, String> {
+    let kind = |name| match config.outlet(name) {
+        config::Outlet::Stdout => "stdout",
+        config::Outlet::File { .. } => "file",
+        config::Outlet::Sqlite { .. } => "sqlite",
+        config::Outlet::Postgres { .. } => "postgres",
+        config::Outlet::Discard => "discard",
+    };
+    config.deliver.iter().map(|name| (name.clone(), kind(name).to_owned())).collect()
 }
 
 async fn open_targets(config: &Pipeline, origin: &Origin) -> Result<Targets, Error> {

@@ -49,6 +49,8 @@ pub enum State {
     /// Begun and not ended: under way, or left over by a crash.
     Begun,
     Done,
+    /// Not read, in mode `never`: only what is streamed is at the outlets.
+    Skipped,
 }
 
 impl Status {
@@ -62,6 +64,7 @@ impl Status {
             let attempts = record.attempts(name);
             let scan = match record.tables.get(name) {
                 Some(Scan::Done { .. }) => State::Done,
+                Some(Scan::Skipped { .. }) => State::Skipped,
                 _ if attempts > 0 => State::Begun,
                 _ => State::Due,
             };
@@ -109,6 +112,7 @@ impl fmt::Display for Status {
                 State::Due => "due".to_owned(),
                 State::Begun => format!("begun, attempt {attempts}"),
                 State::Done => "done".to_owned(),
+                State::Skipped => "skipped, streamed only".to_owned(),
             };
             let left = if *configured { "" } else { " (not in the configuration)" };
             writeln!(f, "  {table}: {state}{left}")?;
@@ -122,6 +126,7 @@ mod tests {
     use super::*;
     use crate::config::Environment;
     use crate::origin::{self, Origin};
+    use dovetail_core::schema::RelationId;
     use dovetail_core::seam::Step;
     use std::path::Path;
 
@@ -152,7 +157,8 @@ mod tests {
             Step::Intend,
             Step::Pin(Lsn::new(0x1_0000_0010)),
             Step::Attempt([name("a"), name("b"), name("z")].into()),
-            Step::Scanned { table: name("a"), fenced: None },
+            Step::Scanned { table: name("a"), relation: RelationId(7), fenced: None },
+            Step::Skip([(name("s"), RelationId(8))].into()),
             Step::Checkpoint(Lsn::new(0x1_0000_0020)),
         ];
         let record = steps.iter().fold(Record::default(), Record::with);
@@ -166,6 +172,7 @@ mod tests {
                 r#"{"table":"public.a","scan":"done","attempts":1,"configured":true},"#,
                 r#"{"table":"public.b","scan":"begun","attempts":1,"configured":true},"#,
                 r#"{"table":"public.c","scan":"due","attempts":0,"configured":true},"#,
+                r#"{"table":"public.s","scan":"skipped","attempts":1,"configured":false},"#,
                 r#"{"table":"public.z","scan":"begun","attempts":1,"configured":false}]}"#,
                 "\n"
             )

@@ -69,15 +69,22 @@ async fn durable(at: u64) -> Durable<Lsn> {
 fn every_step() -> Vec<Step> {
     let both = BTreeSet::from([table("a"), table("Odd \"b\"")]);
     let fence = "10:20:10,14".parse().expect("a fence");
-    let fenced = Fenced { relation: RelationId(7), fence, horizon: Lsn::new(0x1_0000_0090) };
+    let fenced = Fenced { fence, horizon: Lsn::new(0x1_0000_0090) };
+    let scanned = |name, fenced| {
+        let (table, relation) = (table(name), RelationId(u32::MAX));
+        Step::Scanned { table, relation, fenced }
+    };
     vec![
+        Step::Intend,
+        Step::Forgo,
         Step::Intend,
         Step::Pin(Lsn::new(0x1_0000_0005)),
         Step::Attempt(both.clone()),
-        Step::Scanned { table: table("a"), fenced: Some(fenced) },
-        Step::Scanned { table: table("Odd \"b\""), fenced: None },
+        scanned("a", Some(fenced.clone())),
+        scanned("Odd \"b\"", None),
         Step::Again(both),
-        Step::Skip(BTreeSet::from([table("c")])),
+        Step::Skip([(table("c"), RelationId(8))].into()),
+        scanned("a", Some(fenced)),
         Step::Finish,
     ]
 }
@@ -209,7 +216,7 @@ async fn a_damaged_state_is_refused() {
         "DELETE FROM pipeline",
         "UPDATE pipeline SET pin = 'nonsense'",
         "UPDATE pipeline SET checkpoint = 'nonsense'",
-        "UPDATE tables SET scan = 'done', fence = 'nonsense', fence_relation = 1, fence_horizon = '0/0', attempts = NULL",
+        "UPDATE tables SET scan = 'done', fence = 'nonsense', relation = 1, fence_horizon = '0/0', attempts = NULL",
         "UPDATE tables SET attempts = NULL",
     ] {
         let error = damaged(|path| {
@@ -234,4 +241,27 @@ async fn a_state_that_cannot_be_written_is_refused() {
     std::fs::create_dir_all(place.database()).expect("a directory where the file should be");
     let error = place.refused().await;
     assert!(matches!(error, Error::ReadOnly { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn an_outlet_that_missed_something_is_refused() {
+    let place = Place::new();
+    let outlets = |names: &[&str]| -> std::collections::BTreeMap<String, String> {
+        names.iter().map(|name| ((*name).to_owned(), "file".to_owned())).collect()
+    };
+    let mut store = place.open().await;
+    store.keep_outlets(outlets(&["a"])).await.expect("nothing went anywhere yet");
+    store.keep_outlets(outlets(&["a", "b"])).await.expect("nothing went anywhere yet");
+    store.save(&Step::Intend).await.expect("saved");
+    store.save(&Step::Pin(Lsn::new(9))).await.expect("saved");
+    drop(store);
+    let mut store = place.open().await;
+    store.keep_outlets(outlets(&["a", "b"])).await.expect("the same");
+    let added = store.keep_outlets(outlets(&["a", "b", "c"])).await;
+    assert!(matches!(added, Err(Error::NewOutlet { name, .. }) if name == "c"));
+    let other = [("a".to_owned(), "sqlite".to_owned())].into();
+    assert!(matches!(store.keep_outlets(other).await, Err(Error::NewOutlet { .. })));
+    store.keep_outlets(outlets(&["a"])).await.expect("fewer");
+    let back = store.keep_outlets(outlets(&["a", "b"])).await;
+    assert!(matches!(back, Err(Error::NewOutlet { .. })), "it missed what came meanwhile");
 }

@@ -163,8 +163,8 @@ impl Stepping<'_> {
         let unexamined = self.bug == Some(Bug::SlotNotExamined);
         let slot = match &self.world.database.slot {
             None => Slot::Absent,
-            Some(_) if unexamined => Slot::Present { confirmed: Lsn::ZERO },
-            Some(slot) => Slot::Present { confirmed: slot.confirmed },
+            Some(_) if unexamined => Slot::Present { confirmed: Lsn::ZERO, streamed: false },
+            Some(slot) => Slot::Present { confirmed: slot.confirmed, streamed: false },
         };
         let outlet = self.world.outlet.recorded;
         if let Recorded::At(lsn) = outlet
@@ -172,7 +172,8 @@ impl Stepping<'_> {
         {
             self.situations.push(Situation::OutletAheadOfTheRecord);
         }
-        let tables = self.world.wanted(self.scenario).iter().map(|it| it.name.clone()).collect();
+        let wanted = self.world.wanted(self.scenario);
+        let tables = wanted.iter().map(|it| (it.name.clone(), Some(it.id))).collect();
         self.world.engine = Some(Engine::new(self.world.store.clone()));
         let mode = self.scenario.mode;
         self.apply(Input::Start(Start { tables, mode, slot, outlet, log_end }));

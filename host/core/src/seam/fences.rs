@@ -17,16 +17,16 @@ pub enum Verdict {
 /// Which changes the scans hold. A copy that misses a retirement gives the same verdicts, only less cheaply: past its
 /// horizon a fence contains nothing that the stream still brings.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Fences(Vec<Fenced>);
+pub struct Fences(Vec<(RelationId, Fenced)>);
 
 impl Fences {
     pub fn of(record: &Record) -> Self {
         let fenced = record.tables.values().filter_map(|scan| match scan {
-            Scan::Done { fenced } => fenced.clone(),
-            Scan::Due { .. } => None,
+            Scan::Done { relation, fenced } => fenced.clone().map(|fenced| (*relation, fenced)),
+            Scan::Due { .. } | Scan::Skipped { .. } => None,
         });
         let mut fences = Self(fenced.collect());
-        fences.0.sort_by_key(|fenced| fenced.relation);
+        fences.0.sort_by_key(|(relation, _)| *relation);
         if let Some(checkpoint) = record.checkpoint {
             fences.retire(checkpoint);
         }
@@ -41,8 +41,10 @@ impl Fences {
         if self.0.is_empty() {
             return Verdict::Emit;
         }
-        match self.0.binary_search_by_key(&relation, |fenced| fenced.relation) {
-            Ok(index) if self.0.get(index).is_some_and(|it| it.fence.contains(transaction)) => {
+        match self.0.binary_search_by_key(&relation, |(relation, _)| *relation) {
+            Ok(index)
+                if self.0.get(index).is_some_and(|(_, it)| it.fence.contains(transaction)) =>
+            {
                 Verdict::Drop
             }
             _ => Verdict::Emit,
@@ -50,6 +52,6 @@ impl Fences {
     }
 
     pub(super) fn retire(&mut self, checkpoint: Lsn) {
-        self.0.retain(|fenced| fenced.horizon > checkpoint);
+        self.0.retain(|(_, fenced)| fenced.horizon > checkpoint);
     }
 }

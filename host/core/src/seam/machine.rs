@@ -39,6 +39,7 @@ enum State {
     Intending,
     Dropping,
     Creating,
+    Forgoing,
     Pinning,
     Skipping,
     Settling,
@@ -83,6 +84,7 @@ impl State {
             Self::Intending => "saving the intent",
             Self::Dropping => "dropping the slot",
             Self::Creating => "creating the slot",
+            Self::Forgoing => "saving that there is no slot",
             Self::Pinning => "saving the pin",
             Self::Skipping => "saving which tables are not scanned",
             Self::Settling => "waiting for running transactions",
@@ -137,6 +139,11 @@ impl Seam {
                 self.pinned_view = true;
                 self.state = State::Pinning;
                 vec![Action::Save(Step::Pin(consistent_point))]
+            }
+            // So that only a kill leaves the intent behind, by which a slot of that name is taken for ours.
+            (State::Creating, Input::SlotNotCreated) => {
+                self.state = State::Forgoing;
+                vec![Action::Save(Step::Forgo)]
             }
             (State::Settling, Input::Settled { before }) => {
                 self.state = State::Opening(Opening::Later { settled: before });
@@ -195,10 +202,9 @@ impl Seam {
     /// Done tables that are read again all the same: every one in mode `always`, and those that are not wanted now, so
     /// that they are not taken for complete when they are wanted once more.
     fn scanned_again(&self, start: &Start) -> BTreeSet<TableName> {
-        let done = self.record.tables.keys().filter(|table| self.record.is_done(table));
         let again =
-            |table: &&TableName| start.mode == Mode::Always || !start.tables.contains(*table);
-        done.filter(again).cloned().collect()
+            |table: &&TableName| start.mode == Mode::Always || !start.tables.contains_key(*table);
+        self.record.relations().map(|(table, _)| table).filter(again).cloned().collect()
     }
 
     fn reach_pin(&mut self) -> Vec<Action> {
@@ -232,14 +238,21 @@ impl Seam {
             return if self.completing.is_empty() { self.stream() } else { self.scan_nothing() };
         }
         if self.mode() == Mode::Never {
-            self.state = State::Skipping;
-            return vec![Action::Save(Step::Skip(due))];
+            return self.skip(&due);
         }
         if self.pinned_view {
             self.state = State::Opening(Opening::Pinned);
             return vec![Action::OpenView(View::Pinned)];
         }
         self.settle()
+    }
+
+    fn skip(&mut self, due: &BTreeSet<TableName>) -> Vec<Action> {
+        let wanted = self.start.iter().flat_map(|start| &start.tables);
+        let skipped = wanted.filter(|(table, _)| due.contains(*table));
+        let skipped = skipped.filter_map(|(table, relation)| Some((table.clone(), (*relation)?)));
+        self.state = State::Skipping;
+        vec![Action::Save(Step::Skip(skipped.collect()))]
     }
 
     fn settle(&mut self) -> Vec<Action> {
@@ -291,11 +304,11 @@ impl Seam {
             let fenced = match &sight {
                 Sight::Pinned => None,
                 Sight::Later { fence, horizon } => {
-                    Some(Fenced { relation, fence: fence.clone(), horizon: *horizon })
+                    Some(Fenced { fence: fence.clone(), horizon: *horizon })
                 }
             };
             self.completing.insert(table.clone());
-            actions.push(Action::Save(Step::Scanned { table, fenced }));
+            actions.push(Action::Save(Step::Scanned { table, relation, fenced }));
         }
         self.state = State::Scanning(sight, scanning);
         actions
@@ -309,6 +322,7 @@ impl Seam {
                 self.reach_pin()
             }
             (State::Intending, Step::Intend) => self.create_slot(),
+            (State::Forgoing, Step::Forgo) => self.stay(State::Stopped),
             (State::Pinning, Step::Pin(_)) => self.reach_rows(),
             (State::Skipping, Step::Skip(_)) => self.stream(),
             (State::Attempting(sight), Step::Attempt(tables)) => self.scan(sight, &tables),
@@ -382,10 +396,13 @@ impl Seam {
     }
 
     fn due(&self) -> BTreeSet<TableName> {
-        let wanted = self.start.iter().flat_map(|start| &start.tables);
-        let due =
-            |table: &&TableName| !self.record.is_done(table) && !self.completing.contains(*table);
-        wanted.filter(due).cloned().collect()
+        let wanted = self.start.iter().flat_map(|start| start.tables.keys());
+        let is_settled = |table: &TableName| {
+            self.record.is_done(table)
+                || self.completing.contains(table)
+                || (self.mode() == Mode::Never && self.record.is_skipped(table))
+        };
+        wanted.filter(|table| !is_settled(table)).cloned().collect()
     }
 
     fn mode(&self) -> Mode {

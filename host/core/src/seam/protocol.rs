@@ -1,6 +1,6 @@
 //! What the seam is told, and what it asks for.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::batch::ChunkId;
 use crate::change::TransactionId;
@@ -28,6 +28,8 @@ pub enum Slot {
     Present {
         /// `confirmed_flush_lsn`: the server silently starts from here when it is asked for less.
         confirmed: Lsn,
+        /// Somebody has streamed from it.
+        streamed: bool,
     },
     /// It is there, but the log that it needs is not (`wal_status = lost`, or invalidated).
     Lost,
@@ -55,7 +57,8 @@ impl Recorded {
 /// What the driver found out before it does anything.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Start {
-    pub tables: BTreeSet<TableName>,
+    /// The wanted tables, as the catalog has them now; `None`: there is none of that name.
+    pub tables: BTreeMap<TableName, Option<RelationId>>,
     pub mode: Mode,
     pub slot: Slot,
     pub outlet: Recorded,
@@ -73,6 +76,8 @@ pub enum Input {
     SlotCreated {
         consistent_point: Lsn,
     },
+    /// The server refused, or was told to give up, and left nothing behind. The driver says why, and stops.
+    SlotNotCreated,
     /// A step that was asked for is durable.
     Saved(Step),
     /// The workers read in the snapshot that was exported with the slot.
@@ -210,12 +215,23 @@ pub enum Refusal {
     ServerBehind { position: Lsn, log_end: Lsn },
     #[error(
         "mode `never` would leave tables half copied ({}): finish their scan with mode `initial` first",
-        .tables.iter().map(TableName::to_string).collect::<Vec<_>>().join(", ")
+        list(.tables)
     )]
     ScanUnfinished { tables: BTreeSet<TableName> },
+    #[error(
+        "these are not the tables any more that were captured, but were dropped, made again or renamed: {}. What \
+         happened to them since is lost. Take them out of `tables`, run until caught up, and put them back: they are \
+         scanned again then",
+        list(.tables)
+    )]
+    Replaced { tables: BTreeSet<TableName> },
     /// A defect of the driver. Stopping is safe, going on may not be.
     #[error("{input} came while {state}: this is a defect of dovetail, please report it")]
     OutOfOrder { input: &'static str, state: &'static str },
+}
+
+fn list(tables: &BTreeSet<TableName>) -> String {
+    tables.iter().map(TableName::to_string).collect::<Vec<_>>().join(", ")
 }
 
 impl Refusal {
@@ -235,6 +251,7 @@ impl Input {
             Self::Start(_) => "start",
             Self::SlotDropped => "slot dropped",
             Self::SlotCreated { .. } => "slot created",
+            Self::SlotNotCreated => "slot not created",
             Self::Saved(_) => "saved",
             Self::PinnedViewOpened => "pinned view opened",
             Self::Settled { .. } => "settled",

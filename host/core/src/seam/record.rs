@@ -29,14 +29,20 @@ pub enum Scan {
         /// Scans of which rows may have reached an outlet.
         attempts: u32,
     },
-    /// Every row of the scan is durable. `None`: nothing of the stream is in it.
-    Done { fenced: Option<Fenced> },
+    /// Every row of the scan is durable.
+    Done {
+        /// The table that was read. Another one of the same name was not.
+        relation: RelationId,
+        /// `None`: nothing of the stream is in the scan.
+        fenced: Option<Fenced>,
+    },
+    /// It was not read: only what is streamed of it is at the outlets. Due again in a mode that scans.
+    Skipped { relation: RelationId },
 }
 
 /// What a table's scan in a later view holds of the stream.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Fenced {
-    pub relation: RelationId,
     pub fence: Fence,
     /// The log's insert position, read after the view was opened: the commit record of every transaction in the fence
     /// starts before it. Once the checkpoint is here the fence has nothing left to say.
@@ -59,23 +65,49 @@ pub struct Record {
 pub enum Step {
     /// A slot is about to be created.
     Intend,
+    /// No slot was created: one of that name is somebody else's again.
+    Forgo,
     Pin(Lsn),
     /// These are scanned again, though they were done: rows of them are at the outlet.
     Again(BTreeSet<TableName>),
     /// These are not scanned at all.
-    Skip(BTreeSet<TableName>),
+    Skip(BTreeMap<TableName, RelationId>),
     /// Rows of these may reach an outlet from now on.
     Attempt(BTreeSet<TableName>),
     /// Every row of this table is durable.
     Scanned {
         table: TableName,
+        relation: RelationId,
         fenced: Option<Fenced>,
     },
     Checkpoint(Lsn),
     Finish,
 }
 
+impl Step {
+    /// The tables that it says something of by name; [`Step::Finish`] forgets every fence.
+    pub fn tables(&self) -> BTreeSet<&TableName> {
+        match self {
+            Self::Again(tables) | Self::Attempt(tables) => tables.iter().collect(),
+            Self::Skip(tables) => tables.keys().collect(),
+            Self::Scanned { table, .. } => [table].into(),
+            Self::Intend | Self::Forgo | Self::Pin(_) | Self::Checkpoint(_) | Self::Finish => {
+                BTreeSet::new()
+            }
+        }
+    }
+}
+
 impl Record {
+    /// What of the record a step can change, besides fences that are forgotten.
+    #[must_use]
+    pub fn part(&self, step: &Step) -> Self {
+        let tables = step.tables();
+        let tables = tables.into_iter().filter_map(|table| self.tables.get_key_value(table));
+        let tables = tables.map(|(table, scan)| (table.clone(), scan.clone())).collect();
+        Self { tables, pin: self.pin, checkpoint: self.checkpoint, finished: self.finished }
+    }
+
     /// The record after this step. What would move a pin or lower a checkpoint changes nothing.
     #[must_use]
     pub fn with(mut self, step: &Step) -> Self {
@@ -83,6 +115,11 @@ impl Record {
             Step::Intend => {
                 if self.pin == Pin::None {
                     self.pin = Pin::Intended;
+                }
+            }
+            Step::Forgo => {
+                if self.pin == Pin::Intended {
+                    self.pin = Pin::None;
                 }
             }
             Step::Pin(lsn) => {
@@ -98,8 +135,8 @@ impl Record {
                 self.finished = false;
             }
             Step::Skip(tables) => {
-                for table in tables {
-                    self.tables.insert(table.clone(), Scan::Done { fenced: None });
+                for (table, relation) in tables {
+                    self.tables.insert(table.clone(), Scan::Skipped { relation: *relation });
                 }
             }
             Step::Attempt(tables) => {
@@ -109,13 +146,14 @@ impl Record {
                 }
                 self.finished = false;
             }
-            Step::Scanned { table, fenced } => {
-                self.tables.insert(table.clone(), Scan::Done { fenced: fenced.clone() });
+            Step::Scanned { table, relation, fenced } => {
+                let scan = Scan::Done { relation: *relation, fenced: fenced.clone() };
+                self.tables.insert(table.clone(), scan);
             }
             Step::Checkpoint(lsn) => self.checkpoint = self.checkpoint.max(Some(*lsn)),
             Step::Finish => {
                 for scan in self.tables.values_mut() {
-                    if let Scan::Done { fenced } = scan {
+                    if let Scan::Done { fenced, .. } = scan {
                         *fenced = None;
                     }
                 }
@@ -129,13 +167,25 @@ impl Record {
     pub fn attempts(&self, table: &TableName) -> u32 {
         match self.tables.get(table) {
             Some(Scan::Due { attempts }) => *attempts,
-            Some(Scan::Done { .. }) => 1,
+            Some(Scan::Done { .. } | Scan::Skipped { .. }) => 1,
             None => 0,
         }
     }
 
     pub fn is_done(&self, table: &TableName) -> bool {
         matches!(self.tables.get(table), Some(Scan::Done { .. }))
+    }
+
+    pub fn is_skipped(&self, table: &TableName) -> bool {
+        matches!(self.tables.get(table), Some(Scan::Skipped { .. }))
+    }
+
+    /// The tables of which everything is at the outlets, or will be by the stream alone.
+    pub fn relations(&self) -> impl Iterator<Item = (&TableName, RelationId)> {
+        self.tables.iter().filter_map(|(table, scan)| match scan {
+            Scan::Done { relation, .. } | Scan::Skipped { relation } => Some((table, *relation)),
+            Scan::Due { .. } => None,
+        })
     }
 }
 
@@ -171,7 +221,11 @@ mod tests {
 
     fn fenced() -> Option<Fenced> {
         let fence = "10:20:14".parse().unwrap();
-        Some(Fenced { relation: RelationId(7), fence, horizon: Lsn::new(90) })
+        Some(Fenced { fence, horizon: Lsn::new(90) })
+    }
+
+    fn scanned(name: &str) -> Step {
+        Step::Scanned { table: table(name), relation: RelationId(7), fenced: fenced() }
     }
 
     #[test]
@@ -189,7 +243,7 @@ mod tests {
         let only = BTreeSet::from([table("a")]);
         let record = Record::default().with(&Step::Attempt(only.clone()));
         assert_eq!(record.attempts(&table("a")), 1);
-        let done = record.with(&Step::Scanned { table: table("a"), fenced: fenced() });
+        let done = record.with(&scanned("a"));
         let again = done.with(&Step::Again(only));
         assert_eq!(again.tables.get(&table("a")), Some(&Scan::Due { attempts: 1 }));
     }
@@ -201,7 +255,8 @@ mod tests {
             .with(&Step::Intend)
             .with(&Step::Pin(Lsn::new(5)))
             .with(&Step::Attempt(tables))
-            .with(&Step::Scanned { table: table("a"), fenced: fenced() })
+            .with(&scanned("a"))
+            .with(&Step::Skip([(table("c"), RelationId(8))].into()))
             .with(&Step::Checkpoint(Lsn::new(6)));
         let json = serde_json::to_string(&record).unwrap();
         assert_eq!(serde_json::from_str::<Record>(&json).unwrap(), record);

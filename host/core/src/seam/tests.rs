@@ -25,9 +25,9 @@ fn tables(names: &[&str]) -> BTreeSet<TableName> {
 
 fn start(names: &[&str]) -> Start {
     Start {
-        tables: tables(names),
+        tables: names.iter().map(|name| (table(name), Some(RELATION))).collect(),
         mode: Mode::Initial,
-        slot: Slot::Present { confirmed: lsn(50) },
+        slot: Slot::Present { confirmed: lsn(50), streamed: false },
         outlet: Recorded::Unkept,
         log_end: lsn(1000),
     }
@@ -53,6 +53,10 @@ fn planned(name: &str, count: u32) -> Input {
     Input::ChunksPlanned { table: table(name), relation: RELATION, count }
 }
 
+fn scanned(name: &str, fenced: Option<Fenced>) -> Step {
+    Step::Scanned { table: table(name), relation: RELATION, fenced }
+}
+
 fn save(step: Step) -> Vec<Action> {
     vec![Action::Save(step)]
 }
@@ -66,13 +70,13 @@ fn attempted() -> Record {
 }
 
 fn done() -> Record {
-    attempted().with(&Step::Scanned { table: table("a"), fenced: None })
+    attempted().with(&scanned("a", None))
 }
 
 /// With a fence that holds transactions below 20, but not 14.
 fn done_later() -> Record {
-    let fenced = Fenced { relation: RELATION, fence: fence("14:20:14"), horizon: lsn(90) };
-    attempted().with(&Step::Scanned { table: table("a"), fenced: Some(fenced) })
+    let fenced = Fenced { fence: fence("14:20:14"), horizon: lsn(90) };
+    attempted().with(&scanned("a", Some(fenced)))
 }
 
 fn stream(from: u64, again_before: u64) -> Action {
@@ -102,7 +106,7 @@ fn a_first_life_saves_each_step_before_the_next_is_taken() {
     assert_eq!(scan, vec![Action::Scan(vec![due("a", false, 0)])]);
     assert_eq!(seam.apply(planned("a", 2)), vec![]);
     assert_eq!(seam.apply(chunk(1)), vec![]);
-    let scanned = Step::Scanned { table: table("a"), fenced: None };
+    let scanned = scanned("a", None);
     assert_eq!(seam.apply(chunk(0)), save(scanned.clone()));
     let streaming = seam.apply(Input::Saved(scanned));
     assert_eq!(streaming, vec![stream(50, 50), Action::Save(Step::Finish)]);
@@ -125,10 +129,29 @@ fn a_slot_that_was_never_pinned_is_dropped_and_made_again() {
 }
 
 #[test]
+fn a_slot_that_was_not_created_leaves_no_intent() {
+    let mut seam = Seam::new(Record::default());
+    seam.apply(Input::Start(fresh(&["a"])));
+    seam.apply(Input::Saved(Step::Intend));
+    assert_eq!(seam.apply(Input::SlotNotCreated), save(Step::Forgo));
+    assert_eq!(seam.apply(Input::Saved(Step::Forgo)), vec![]);
+    assert_eq!(seam.record(), &Record::default());
+    assert_eq!(refusal(seam.record().clone(), start(&["a"])), Refusal::SlotTaken);
+    assert_eq!(pinned().with(&Step::Forgo), pinned(), "a pin stays");
+}
+
+#[test]
+fn a_slot_that_somebody_streams_from_is_not_dropped_for_an_intent() {
+    let intended = || Record::default().with(&Step::Intend);
+    for slot in [Slot::Present { confirmed: lsn(50), streamed: true }, Slot::Lost] {
+        let taken = Start { slot, ..start(&["a"]) };
+        assert_eq!(refusal(intended(), taken), Refusal::SlotTaken);
+    }
+}
+
+#[test]
 fn after_a_crash_only_what_is_not_done_is_scanned_behind_a_barrier_in_a_later_view() {
-    let record = pinned()
-        .with(&Step::Attempt(tables(&["a", "b"])))
-        .with(&Step::Scanned { table: table("b"), fenced: None });
+    let record = pinned().with(&Step::Attempt(tables(&["a", "b"]))).with(&scanned("b", None));
     let mut seam = Seam::new(record);
     assert_eq!(seam.apply(Input::Start(start(&["a", "b"]))), vec![Action::Settle]);
     let settled = seam.apply(Input::Settled { before: TransactionId(12) });
@@ -139,8 +162,8 @@ fn after_a_crash_only_what_is_not_done_is_scanned_behind_a_barrier_in_a_later_vi
     let scan = seam.apply(Input::Saved(attempt));
     let barrier = Action::Truncate(tables(&["a"]));
     assert_eq!(scan, vec![barrier, Action::Scan(vec![due("a", true, 0)])]);
-    let fenced = Fenced { relation: RELATION, fence: fence("14:20:14"), horizon: lsn(90) };
-    let scanned = Step::Scanned { table: table("a"), fenced: Some(fenced) };
+    let fenced = Fenced { fence: fence("14:20:14"), horizon: lsn(90) };
+    let scanned = scanned("a", Some(fenced));
     assert_eq!(seam.apply(planned("a", 0)), save(scanned.clone()), "an empty table is done too");
     assert_eq!(seam.apply(Input::Saved(scanned)), vec![stream(50, 1000)]);
 }
@@ -217,7 +240,7 @@ fn a_lost_view_is_as_a_crash_without_the_crash() {
         vec![Action::Settle],
         "a is being saved, b is not done"
     );
-    let scanned = Step::Scanned { table: table("a"), fenced: None };
+    let scanned = scanned("a", None);
     assert_eq!(saving, save(scanned.clone()));
     assert_eq!(seam.apply(Input::Saved(scanned)), vec![]);
     seam.apply(Input::Settled { before: TransactionId(1) });
@@ -257,12 +280,51 @@ fn mode_always_scans_what_is_done_again() {
 fn mode_never_scans_nothing_but_leaves_nothing_half_copied() {
     let never = Start { mode: Mode::Never, ..start(&["a"]) };
     let mut seam = Seam::new(pinned());
-    let skip = Step::Skip(tables(&["a"]));
+    let skip = Step::Skip([(table("a"), RELATION)].into());
     assert_eq!(seam.apply(Input::Start(never.clone())), save(skip.clone()));
     let streaming = vec![stream(50, 1000), Action::Save(Step::Finish)];
     assert_eq!(seam.apply(Input::Saved(skip)), streaming);
     let unfinished = Refusal::ScanUnfinished { tables: tables(&["a"]) };
     assert_eq!(refusal(attempted(), never), unfinished);
+}
+
+#[test]
+fn what_was_skipped_is_scanned_behind_a_barrier_once_the_mode_scans() {
+    let skipped = pinned().with(&Step::Skip([(table("a"), RELATION)].into())).with(&Step::Finish);
+    let never = Start { mode: Mode::Never, ..start(&["a"]) };
+    let actions = Seam::new(skipped.clone()).apply(Input::Start(never));
+    assert_eq!(actions, vec![stream(50, 1000)], "in mode never it stays so");
+    let mut seam = Seam::new(skipped);
+    assert_eq!(seam.apply(Input::Start(start(&["a"]))), vec![Action::Settle]);
+    seam.apply(Input::Settled { before: TransactionId(12) });
+    let later = Input::LaterViewOpened { fence: fence("14:20:14"), horizon: lsn(90) };
+    let attempt = Step::Attempt(tables(&["a"]));
+    assert_eq!(seam.apply(later), save(attempt.clone()));
+    let barrier = Action::Truncate(tables(&["a"]));
+    let scan = Action::Scan(vec![due("a", true, 0)]);
+    assert_eq!(seam.apply(Input::Saved(attempt)), vec![barrier, scan]);
+}
+
+#[test]
+fn a_table_that_has_taken_the_name_of_one_that_is_done_is_refused() {
+    let skipped = pinned().with(&Step::Skip([(table("a"), RELATION)].into()));
+    let replaced = Refusal::Replaced { tables: tables(&["a"]) };
+    for record in [done(), done_later().with(&Step::Finish), skipped] {
+        for (now, mode) in [
+            (Some(RelationId(8)), Mode::Initial),
+            (Some(RelationId(8)), Mode::Always),
+            (None, Mode::Never),
+        ] {
+            let start = Start { tables: [(table("a"), now)].into(), mode, ..start(&[]) };
+            assert_eq!(refusal(record.clone(), start), replaced);
+        }
+        let mut seam = Seam::new(record);
+        let out = seam.apply(Input::Start(start(&[])));
+        assert_eq!(out, save(Step::Again(tables(&["a"]))), "it may be taken out");
+    }
+    let now = Start { tables: [(table("a"), Some(RelationId(8)))].into(), ..start(&[]) };
+    let actions = Seam::new(done().with(&Step::Again(tables(&["a"])))).apply(Input::Start(now));
+    assert_eq!(actions, vec![Action::Settle], "and put back");
 }
 
 #[test]
@@ -278,7 +340,7 @@ fn a_table_that_is_no_longer_wanted_is_not_done_any_more() {
 fn positions_out_of_order_are_refused_each_with_its_own_reason() {
     let saved = || done().with(&Step::Checkpoint(lsn(60)));
     let with = |slot, outlet| Start { slot, outlet, ..start(&["a"]) };
-    let present = Slot::Present { confirmed: lsn(60) };
+    let present = Slot::Present { confirmed: lsn(60), streamed: false };
     let cases = [
         (Record::default(), with(present, Recorded::Unkept), Refusal::SlotTaken),
         (
@@ -290,7 +352,7 @@ fn positions_out_of_order_are_refused_each_with_its_own_reason() {
         (saved(), with(Slot::Lost, Recorded::Unkept), Refusal::SlotLost { from: lsn(60) }),
         (
             saved(),
-            with(Slot::Present { confirmed: lsn(61) }, Recorded::Unkept),
+            with(Slot::Present { confirmed: lsn(61), streamed: false }, Recorded::Unkept),
             Refusal::SlotAhead { from: lsn(60), to: lsn(61) },
         ),
         (

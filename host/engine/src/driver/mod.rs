@@ -19,7 +19,7 @@ use std::time::Duration;
 use dovetail_core::batch::{ChunkId, Closing};
 use dovetail_core::change::{Change, Event};
 use dovetail_core::position::{Lsn, Position};
-use dovetail_core::schema::{RelationId, TableName};
+use dovetail_core::schema::TableName;
 use dovetail_core::seam::{Action, Due, Input, Pin as Pinned, Seam, Start, Step, Verdict, View};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -52,14 +52,14 @@ pub struct Driver<'a> {
     stop: &'a CancellationToken,
     source: Source,
     store: &'a mut Store,
+    /// A step was saved.
+    moved: &'a mut bool,
     seam: Seam,
     lanes: Option<Lanes>,
     landed: mpsc::UnboundedReceiver<Landed>,
     delivering: Delivering,
     reading: Reading,
     checkpoint: Checkpoint,
-    /// The tables of the views that were opened in this life.
-    scanned: Vec<(RelationId, TableName)>,
     /// Changes that committed before this may have been delivered by an earlier life.
     again_before: Lsn,
     /// Everything that committed before this was delivered by a scan or an earlier life.
@@ -67,12 +67,16 @@ pub struct Driver<'a> {
     /// The last batch ended inside a transaction.
     inside_transaction: bool,
     caught_up_at: Option<Lsn>,
+    /// Ends the attempt once the seam has been told of it.
+    failure: Option<Error>,
 }
 
 /// What an attempt is made of.
 pub struct Parts<'a> {
     pub source: Source,
     pub store: &'a mut Store,
+    /// Becomes true with the first step that is saved: what the start asked for is in the record then.
+    pub moved: &'a mut bool,
     pub lanes: Lanes,
     pub landed: mpsc::UnboundedReceiver<Landed>,
     pub delivering: JoinHandle<Result<(), delivery::Error>>,
@@ -105,7 +109,7 @@ impl<'a> Driver<'a> {
         stop: &'a CancellationToken,
         parts: Parts<'a>,
     ) -> Self {
-        let Parts { source, store, lanes, landed, delivering } = parts;
+        let Parts { source, store, moved, lanes, landed, delivering } = parts;
         let seam = Seam::new(store.record().clone());
         Self {
             config,
@@ -113,6 +117,7 @@ impl<'a> Driver<'a> {
             stop,
             source,
             store,
+            moved,
             seam,
             lanes: Some(lanes),
             landed,
@@ -124,11 +129,11 @@ impl<'a> Driver<'a> {
                 pending: false,
                 not_before: Instant::now(),
             },
-            scanned: Vec::new(),
             again_before: Lsn::ZERO,
             streamed_from: Lsn::ZERO,
             inside_transaction: false,
             caught_up_at: None,
+            failure: None,
         }
     }
 
@@ -183,8 +188,9 @@ impl<'a> Driver<'a> {
     async fn wait(&mut self, stopping: bool) -> Result<Happened, Error> {
         tokio::select! {
             biased;
-            Some(landed) = self.landed.recv() => Ok(Happened::Landed(landed)),
+            // First: news of thousands of small tables can come without a pause.
             () = self.stop.cancelled(), if !stopping => Ok(Happened::Stopping),
+            Some(landed) = self.landed.recv() => Ok(Happened::Landed(landed)),
             () = tokio::time::sleep_until(self.checkpoint.not_before), if self.checkpoint.pending =>
                 Ok(Happened::CheckpointDue),
             () = self.delivering.ended() => Ok(Happened::DeliveryEnded),
@@ -238,7 +244,7 @@ impl<'a> Driver<'a> {
                 inputs.extend(self.perform(action).await?);
             }
         }
-        Ok(())
+        self.failure.take().map_or(Ok(()), Err)
     }
 
     async fn perform(&mut self, action: Action) -> Result<Vec<Input>, Error> {
@@ -249,7 +255,14 @@ impl<'a> Driver<'a> {
                 Ok(vec![Input::SlotDropped])
             }
             Action::CreateSlot => {
-                let pin = unless_stopped(self.stop, self.source.create_slot()).await??;
+                let pin = match unless_stopped(self.stop, self.source.create_slot()).await? {
+                    Ok(pin) => pin,
+                    Err(error) if error.left_nothing() => {
+                        self.failure = Some(error.into());
+                        return Ok(vec![Input::SlotNotCreated]);
+                    }
+                    Err(error) => return Err(error.into()),
+                };
                 let consistent_point = pin.position();
                 self.reading = Reading::Pin(pin);
                 info!({ field::POSITION } = %consistent_point, "slot created");
@@ -296,6 +309,7 @@ impl<'a> Driver<'a> {
                 self.store.save(step).await?;
             }
         }
+        *self.moved = true;
         Ok(Input::Saved(step))
     }
 
@@ -325,8 +339,6 @@ impl<'a> Driver<'a> {
                 Input::LaterViewOpened { fence, horizon: view.horizon() }
             }
         };
-        let known = view.relations().map(|relation| (relation.id, relation.table.clone()));
-        self.scanned.extend(known);
         info!(tables = due.len(), horizon = %view.horizon(), "view opened");
         self.reading = Reading::View(view);
         Ok(input)
@@ -392,7 +404,9 @@ impl<'a> Driver<'a> {
     async fn stream(&mut self, from: Lsn) -> Result<(), Error> {
         self.progress.scan_ended();
         self.caught_up_at = Some(self.source.flushed().await?);
-        let stream = self.source.stream(from, &self.scanned).await?;
+        let relations = self.seam.record().relations();
+        let known: Vec<_> = relations.map(|(table, id)| (id, table.clone())).collect();
+        let stream = self.source.stream(from, &known).await?;
         self.streamed_from = from;
         // Says where the stream begins, so that an outlet that is emptied before its first checkpoint is recognised.
         lanes(&mut self.lanes)?.dispatch(Vec::new(), Closing::Commit(from)).await?;

@@ -1,11 +1,12 @@
 //! `state.db`: the record as tables that a person can read.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use dovetail_core::position::Lsn;
 use dovetail_core::schema::{RelationId, TableName};
-use dovetail_core::seam::{Fenced, Pin, Record, Scan};
+use dovetail_core::seam::{Fenced, Pin, Record, Scan, Step};
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior, params};
 
 use super::{Content, Error};
@@ -35,12 +36,16 @@ CREATE TABLE pipeline (
 CREATE TABLE tables (
     namespace TEXT NOT NULL,
     name TEXT NOT NULL,
-    scan TEXT NOT NULL CHECK (scan IN ('due', 'done')),
+    scan TEXT NOT NULL CHECK (scan IN ('due', 'done', 'skipped')),
     attempts INTEGER,
+    relation INTEGER,
     fence TEXT,
-    fence_relation INTEGER,
     fence_horizon TEXT,
     PRIMARY KEY (namespace, name)
+) WITHOUT ROWID;
+CREATE TABLE outlets (
+    name TEXT PRIMARY KEY,
+    kind TEXT NOT NULL
 ) WITHOUT ROWID;";
 
 #[derive(Debug)]
@@ -91,34 +96,38 @@ impl Database {
         content(&moment, &path).map(Some)
     }
 
-    /// Makes this record the saved one.
-    pub(super) fn write(&mut self, record: &Record) -> Result<(), Error> {
+    /// Saves what a step leaves of the part of the record that it changes. Not the whole record: with thousands of
+    /// tables, a write for each of them that is done would be millions of rows.
+    pub(super) fn write(&mut self, step: &Step, part: &Record) -> Result<(), Error> {
         self.transact(|transaction| {
             transaction.execute(
                 "UPDATE pipeline SET pin = ?, checkpoint = ?, finished = ?",
                 params![
-                    pin_text(record.pin),
-                    record.checkpoint.map(|lsn| lsn.to_string()),
-                    record.finished
+                    pin_text(part.pin),
+                    part.checkpoint.map(|lsn| lsn.to_string()),
+                    part.finished
                 ],
             )?;
-            transaction.execute("DELETE FROM tables", [])?;
+            if *step == Step::Finish {
+                transaction.execute("UPDATE tables SET fence = NULL, fence_horizon = NULL", [])?;
+            }
             let mut insert = transaction.prepare_cached(
-                "INSERT INTO tables (namespace, name, scan, attempts, fence, fence_relation, fence_horizon)
+                "INSERT OR REPLACE INTO tables (namespace, name, scan, attempts, relation, fence, fence_horizon)
                  VALUES (?, ?, ?, ?, ?, ?, ?)",
             )?;
-            for (table, scan) in &record.tables {
-                let (word, attempts, fenced) = match scan {
-                    Scan::Due { attempts } => ("due", Some(*attempts), None),
-                    Scan::Done { fenced } => ("done", None, fenced.as_ref()),
+            for (table, scan) in &part.tables {
+                let (word, attempts, relation, fenced) = match scan {
+                    Scan::Due { attempts } => ("due", Some(*attempts), None, None),
+                    Scan::Done { relation, fenced } => ("done", None, Some(relation.0), fenced.as_ref()),
+                    Scan::Skipped { relation } => ("skipped", None, Some(relation.0), None),
                 };
                 insert.execute(params![
                     table.namespace,
                     table.name,
                     word,
                     attempts,
+                    relation,
                     fenced.map(|fenced| fenced.fence.to_string()),
-                    fenced.map(|fenced| fenced.relation.0),
                     fenced.map(|fenced| fenced.horizon.to_string()),
                 ])?;
             }
@@ -133,6 +142,30 @@ impl Database {
                 .prepare_cached("UPDATE pipeline SET checkpoint = ?")?
                 .execute([checkpoint.to_string()])
                 .map(drop)
+        })
+    }
+
+    /// The names and kinds of the outlets that everything so far went to.
+    pub(super) fn outlets(&self) -> Result<BTreeMap<String, String>, Error> {
+        self.connection
+            .prepare("SELECT name, kind FROM outlets")
+            .and_then(|mut statement| {
+                let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+                rows.collect()
+            })
+            .map_err(|error| Error::database(&self.path, error))
+    }
+
+    pub(super) fn write_outlets(
+        &mut self,
+        outlets: &BTreeMap<String, String>,
+    ) -> Result<(), Error> {
+        self.transact(|transaction| {
+            transaction.execute("DELETE FROM outlets", [])?;
+            for (name, kind) in outlets {
+                transaction.execute("INSERT INTO outlets VALUES (?, ?)", [name, kind])?;
+            }
+            Ok(())
         })
     }
 
@@ -223,27 +256,32 @@ fn content(connection: &Connection, path: &Path) -> Result<Content, Error> {
     let mut record = Record { pin, checkpoint, finished, ..Record::default() };
     let mut statement = connection
         .prepare(
-            "SELECT namespace, name, scan, attempts, fence, fence_relation, fence_horizon FROM tables",
+            "SELECT namespace, name, scan, attempts, relation, fence, fence_horizon FROM tables",
         )
         .map_err(unreadable)?;
     let rows = statement
         .query_map([], |row| {
             let table = TableName { namespace: row.get(0)?, name: row.get(1)? };
-            let fence: (Option<String>, Option<u32>, Option<String>) =
-                (row.get(4)?, row.get(5)?, row.get(6)?);
-            Ok((table, row.get::<_, String>(2)?, row.get::<_, Option<u32>>(3)?, fence))
+            let of_scan: (Option<u32>, Option<u32>, Option<String>, Option<String>) =
+                (row.get(3)?, row.get(4)?, row.get(5)?, row.get(6)?);
+            Ok((table, row.get::<_, String>(2)?, of_scan))
         })
         .map_err(unreadable)?;
     for row in rows {
-        let (table, word, attempts, fence) = row.map_err(unreadable)?;
-        let scan = match (word.as_str(), attempts, fence) {
-            ("due", Some(attempts), (None, None, None)) => Scan::Due { attempts },
-            ("done", None, (None, None, None)) => Scan::Done { fenced: None },
-            ("done", None, (Some(fence), Some(relation), Some(horizon))) => {
+        let (table, word, of_scan) = row.map_err(unreadable)?;
+        let scan = match (word.as_str(), of_scan) {
+            ("due", (Some(attempts), None, None, None)) => Scan::Due { attempts },
+            ("skipped", (None, Some(relation), None, None)) => {
+                Scan::Skipped { relation: RelationId(relation) }
+            }
+            ("done", (None, Some(relation), None, None)) => {
+                Scan::Done { relation: RelationId(relation), fenced: None }
+            }
+            ("done", (None, Some(relation), Some(fence), Some(horizon))) => {
                 let fence = fence.parse().map_err(|_| damaged(format!("the fence of {table}")))?;
                 let horizon = position(&horizon)?;
-                let fenced = Fenced { relation: RelationId(relation), fence, horizon };
-                Scan::Done { fenced: Some(fenced) }
+                let fenced = Some(Fenced { fence, horizon });
+                Scan::Done { relation: RelationId(relation), fenced }
             }
             _ => return Err(damaged(format!("the row of {table}"))),
         };
@@ -275,16 +313,15 @@ mod tests {
             .query_row("PRAGMA page_count", [], |row| row.get(0))
             .expect("pages");
         database.connection.pragma_update(None, "max_page_count", pages).expect("a limit");
-        let mut record = Record { pin: Pin::Intended, ..Record::default() };
-        for number in 0..10_000 {
-            let table = TableName { namespace: "public".into(), name: format!("table_{number}") };
-            record.tables.insert(table, Scan::Due { attempts: 1 });
-        }
-        assert!(matches!(database.write(&record), Err(Error::DiskFull { .. })));
+        let name =
+            |number| TableName { namespace: "public".into(), name: format!("table_{number}") };
+        let step = Step::Attempt((0..10_000).map(name).collect());
+        let record = empty.clone().with(&step);
+        assert!(matches!(database.write(&step, &record), Err(Error::DiskFull { .. })));
         drop(database);
         let (mut database, record_now) = Database::open(directory.path(), &origin).expect("open");
         assert_eq!(record_now, empty);
-        database.write(&record).expect("room again");
+        database.write(&step, &record).expect("room again");
         assert_eq!(content(&database.connection, &database.path).expect("content").record, record);
     }
 }

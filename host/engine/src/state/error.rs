@@ -48,6 +48,11 @@ pub enum Error {
         "a checkpoint that no outlet proved was to be saved: this is a defect of dovetail, please report it"
     )]
     Unproven,
+    #[error(
+        "outlet {name} ({kind}) is not one of those that the tables were copied to, and would get only what follows; \
+         give it a pipeline of its own, or remove the state directory and the replication slot and start anew"
+    )]
+    NewOutlet { name: String, kind: String },
     #[error("the state {} is locked by another program that reads or copies it", .path.display())]
     Busy { path: PathBuf, source: rusqlite::Error },
     #[error("access to the state")]

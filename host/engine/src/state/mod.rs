@@ -19,12 +19,13 @@ mod database;
 mod error;
 mod lock;
 
+use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use dovetail_core::position::Lsn;
-use dovetail_core::seam::{Record, Step};
+use dovetail_core::seam::{Pin, Record, Step};
 
 use self::database::Database;
 pub use self::error::Error;
@@ -93,11 +94,35 @@ impl Store {
         if let Step::Checkpoint(_) = step {
             return Err(Error::Unproven);
         }
-        let record = self.record.clone().with(step);
-        let written = record.clone();
-        self.database.run(move |database| database.write(&written)).await??;
-        self.record = record;
+        let part = self.record.part(step).with(step);
+        let written = step.clone();
+        self.database.run(move |database| database.write(&written, &part)).await??;
+        self.record = std::mem::take(&mut self.record).with(step);
         Ok(Saved(step.clone()))
+    }
+
+    /// Says where everything goes from now on. An outlet that was left out for a while has a gap like a new one, so it
+    /// is forgotten here.
+    ///
+    /// # Errors
+    /// Definite, [`Error::NewOutlet`]: since there is a pin, something went elsewhere only.
+    pub async fn keep_outlets(&mut self, outlets: BTreeMap<String, String>) -> Result<(), Error> {
+        let pinned = matches!(self.record.pin, Pin::At(_));
+        self.database
+            .run(move |database| {
+                let saved = database.outlets()?;
+                if saved == outlets {
+                    return Ok(());
+                }
+                let new = outlets.iter().find(|(name, kind)| saved.get(*name) != Some(*kind));
+                match new.filter(|_| pinned) {
+                    Some((name, kind)) => {
+                        Err(Error::NewOutlet { name: name.clone(), kind: kind.clone() })
+                    }
+                    None => database.write_outlets(&outlets),
+                }
+            })
+            .await?
     }
 
     /// Makes a checkpoint durable: what every outlet has proved. One that is behind the saved one changes nothing.
@@ -105,10 +130,10 @@ impl Store {
     /// # Errors
     /// As [`Store::save`].
     pub async fn save_checkpoint(&mut self, durable: Durable<Lsn>) -> Result<Saved<Lsn>, Error> {
-        let record = self.record.clone().with(&Step::Checkpoint(durable.get()));
-        if let Some(checkpoint) = record.checkpoint.filter(|_| record != self.record) {
+        let checkpoint = durable.get();
+        if Some(checkpoint) > self.record.checkpoint {
             self.database.run(move |database| database.write_checkpoint(checkpoint)).await??;
-            self.record = record;
+            self.record = std::mem::take(&mut self.record).with(&Step::Checkpoint(checkpoint));
         }
         Ok(Saved(durable.get()))
     }

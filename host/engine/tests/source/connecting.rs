@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use dovetail::config::{Postgres, Secret, SslMode};
 use dovetail::source::postgres::connection::Session;
 use dovetail::source::postgres::failure::Failure;
@@ -109,7 +109,8 @@ async fn preflight_finds_everything_at_once_each_with_its_sql() -> Result<()> {
     source.server.password = Some(Secret::new("r".into()));
 
     let session = Session::open(&source.server).await?;
-    let findings = preflight::inspect(&session, &source, SlotState::Absent, &due(&source)).await?;
+    let findings =
+        preflight::inspect(&session, &source, SlotState::Absent, &due(&source), None).await?;
 
     let errors = titles(&findings, Severity::Error).join("\n");
     for part in [
@@ -147,7 +148,7 @@ async fn the_fixes_that_preflight_prints_make_it_content() -> Result<()> {
     // A fix can bring the next thing to light, but must not take as many rounds as there are faults.
     for _ in 0..4 {
         let findings =
-            preflight::inspect(&session, &source, SlotState::Absent, &due(&source)).await?;
+            preflight::inspect(&session, &source, SlotState::Absent, &due(&source), None).await?;
         for finding in &findings {
             assert!(finding.severity != Severity::Error || finding.fix_sql.is_some());
             if let Some(sql) = &finding.fix_sql {
@@ -155,7 +156,8 @@ async fn the_fixes_that_preflight_prints_make_it_content() -> Result<()> {
             }
         }
     }
-    let findings = preflight::inspect(&session, &source, SlotState::Absent, &due(&source)).await?;
+    let findings =
+        preflight::inspect(&session, &source, SlotState::Absent, &due(&source), None).await?;
     assert!(findings.iter().all(|finding| finding.severity == Severity::Note), "{findings:?}");
     Ok(())
 }
@@ -167,25 +169,60 @@ async fn the_publication_is_created_and_extended_only_with_consent() -> Result<(
     let session = Session::open(&address(&server)).await?;
     let mut one = source(&server, &["t"]);
     one.create_publication = false;
-    assert_eq!(preflight::prepare_publication(&session, &one).await?, Prepared::Unchanged);
-    let findings = preflight::inspect(&session, &one, SlotState::Absent, &due(&one)).await?;
+    assert_eq!(preflight::prepare_publication(&session, &one, None).await?, Prepared::Unchanged);
+    let findings = preflight::inspect(&session, &one, SlotState::Absent, &due(&one), None).await?;
     assert_eq!(titles(&findings, Severity::Error), ["publication dovetail does not exist"]);
 
     one.create_publication = true;
-    assert_eq!(preflight::prepare_publication(&session, &one).await?, Prepared::Created);
+    assert_eq!(preflight::prepare_publication(&session, &one, None).await?, Prepared::Created);
     let two = source(&server, &["t", "u"]);
     let added = vec![super::table("u")];
-    assert_eq!(preflight::prepare_publication(&session, &two).await?, Prepared::Extended(added));
-    let findings = preflight::inspect(&session, &two, SlotState::Absent, &due(&two)).await?;
+    assert_eq!(
+        preflight::prepare_publication(&session, &two, None).await?,
+        Prepared::Extended(added)
+    );
+    let findings = preflight::inspect(&session, &two, SlotState::Absent, &due(&two), None).await?;
     assert_eq!(titles(&findings, Severity::Error), [""; 0]);
 
     application
         .execute("SELECT pg_create_logical_replication_slot('dovetail_test', 'pgoutput')", &[])
         .await?;
-    let findings = preflight::inspect(&session, &two, SlotState::Absent, &due(&two)).await?;
+    let findings = preflight::inspect(&session, &two, SlotState::Absent, &due(&two), None).await?;
     assert_eq!(titles(&findings, Severity::Error).len(), 1, "somebody else's slot: {findings:?}");
     slot::drop(&session, "dovetail_test").await?;
     slot::drop(&session, "dovetail_test").await?;
     assert_eq!(slot::inspect(&session, "dovetail_test").await?, None);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_publication_that_lost_what_is_streamed_is_never_mended() -> Result<()> {
+    let (server, application) =
+        server("CREATE TABLE t (id int PRIMARY KEY); CREATE TABLE u (id int PRIMARY KEY)").await?;
+    let session = Session::open(&address(&server)).await?;
+    let both = source(&server, &["t", "u"]);
+    let scanned = [super::table("t")].into();
+    let nothing = BTreeSet::new();
+    let found = async || -> Result<Vec<String>> {
+        let (slot, due) = (SlotState::Intended, [super::table("u")].into());
+        let findings = preflight::inspect(&session, &both, slot, &due, Some(&scanned)).await?;
+        let errors = findings.iter().filter(|it| it.severity == Severity::Error);
+        ensure!(errors.clone().all(|it| it.fix_sql.is_none()), "a fix that makes a hole");
+        Ok(errors.map(|it| it.title.clone()).collect())
+    };
+    assert_eq!(found().await?, ["publication dovetail is gone"]);
+    let refused = preflight::prepare_publication(&session, &both, Some(&nothing)).await;
+    ensure!(refused.is_err(), "made after a pin: {refused:?}");
+
+    application.batch_execute("CREATE PUBLICATION dovetail FOR TABLE u").await?;
+    assert_eq!(found().await?, ["publication dovetail does not send table public.t any more"]);
+    let refused = preflight::prepare_publication(&session, &both, Some(&scanned)).await;
+    ensure!(refused.is_err(), "extended over a gap: {refused:?}");
+
+    application.batch_execute("ALTER PUBLICATION dovetail SET TABLE t").await?;
+    assert_eq!(found().await?, [""; 0]);
+    let added = vec![super::table("u")];
+    let prepared = preflight::prepare_publication(&session, &both, Some(&scanned)).await?;
+    assert_eq!(prepared, Prepared::Extended(added), "what is not scanned yet has no gap");
     Ok(())
 }

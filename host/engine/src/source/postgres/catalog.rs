@@ -97,6 +97,28 @@ pub async fn tables(
         .collect()
 }
 
+/// The ids of tables, in their order; `None` where there is none of that name.
+///
+/// # Errors
+/// When the server cannot be asked.
+pub async fn relations(
+    client: &Client,
+    names: &[TableName],
+) -> Result<Vec<Option<RelationId>>, Failure> {
+    const QUERY: &str = "\
+        SELECT c.oid \
+        FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS wanted(namespace, name, place) \
+        LEFT JOIN (pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace) \
+            ON n.nspname = wanted.namespace AND c.relname = wanted.name AND c.relkind IN ('r', 'p') \
+        ORDER BY wanted.place";
+    let what = "read the ids of the tables";
+    let namespaces: Vec<&str> = names.iter().map(|table| table.namespace.as_str()).collect();
+    let tables: Vec<&str> = names.iter().map(|table| table.name.as_str()).collect();
+    let rows = client.query(QUERY, &[&namespaces, &tables]).await;
+    let rows = rows.map_err(|error| Failure::sql(what, error))?;
+    rows.iter().map(|row| Ok(get::<Option<u32>>(row, 0, what)?.map(RelationId))).collect()
+}
+
 /// What the catalog knows *now* of one table. The stream may be behind it: see there for what follows.
 pub async fn supplement(
     client: &Client,

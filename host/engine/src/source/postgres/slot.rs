@@ -153,6 +153,14 @@ pub enum CreateError {
 }
 
 impl CreateError {
+    /// Whether it is certain that there is no slot of ours. A connection that broke does not tell.
+    pub fn left_nothing(&self) -> bool {
+        match self {
+            Self::Waiting { .. } | Self::Exists { .. } => true,
+            Self::Failure(failure) => !failure.is_transient() && failure.sqlstate().is_some(),
+        }
+    }
+
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Waiting { .. } => true,
@@ -342,6 +350,8 @@ pub struct Slot {
     pub wal_status: Option<String>,
     /// Why it is lost, where the server says so (17 and later; 16 only knows conflicts).
     pub invalidation: Option<String>,
+    /// Somebody streams from it, or has got transactions from it since the server's statistics were reset.
+    pub streamed: bool,
 }
 
 impl Slot {
@@ -358,7 +368,11 @@ pub async fn inspect(session: &Session, name: &str) -> Result<Option<Slot>, Fail
         SELECT plugin::text, database::text, active_pid, restart_lsn::text, \
             confirmed_flush_lsn::text, wal_status, \
             coalesce(to_jsonb(slot) ->> 'invalidation_reason', \
-                CASE WHEN to_jsonb(slot) ->> 'conflicting' = 'true' THEN 'conflict' END) \
+                CASE WHEN to_jsonb(slot) ->> 'conflicting' = 'true' THEN 'conflict' END), \
+            EXISTS (SELECT FROM pg_stat_replication_slots used \
+                WHERE used.slot_name = slot.slot_name AND used.total_txns > 0) \
+            OR EXISTS (SELECT FROM pg_stat_replication sender \
+                WHERE sender.pid = slot.active_pid AND sender.state IN ('catchup', 'streaming')) \
         FROM pg_replication_slots slot WHERE slot_name = $1";
     let what = "read the state of the replication slot";
     let row = session
@@ -379,6 +393,7 @@ pub async fn inspect(session: &Session, name: &str) -> Result<Option<Slot>, Fail
         confirmed: lsn(4)?,
         wal_status: get(&row, 5, what)?,
         invalidation: get(&row, 6, what)?,
+        streamed: get(&row, 7, what)?,
     }))
 }
 

@@ -1,6 +1,6 @@
 //! One PostgreSQL database as a source: what the driver asks of it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use dovetail_core::change::TransactionId;
@@ -67,15 +67,23 @@ impl Source {
             SnapshotMode::Never => false,
         };
         let due = self.config.tables.iter().filter(is_due).cloned().collect();
-        preflight::inspect(&self.session, &self.config, slot, &due).await
+        let continuing = continuing(record, mode);
+        preflight::inspect(&self.session, &self.config, slot, &due, continuing.as_ref()).await
     }
 
     /// Creates or extends the publication where the operator consented to it.
     ///
     /// # Errors
     /// When the server refuses.
-    pub async fn prepare_publication(&self) -> Result<(), Failure> {
-        match preflight::prepare_publication(&self.session, &self.config).await? {
+    pub async fn prepare_publication(
+        &self,
+        record: &Record,
+        mode: SnapshotMode,
+    ) -> Result<(), Failure> {
+        let continuing = continuing(record, mode);
+        let prepared =
+            preflight::prepare_publication(&self.session, &self.config, continuing.as_ref());
+        match prepared.await? {
             Prepared::Unchanged => {}
             Prepared::Created => {
                 info!(publication = self.config.publication, "publication created");
@@ -96,7 +104,9 @@ impl Source {
         let slot = match slot::inspect(&self.session, &self.config.slot).await? {
             None => SlotSeen::Absent,
             Some(slot) => match slot.confirmed {
-                Some(confirmed) if !slot.is_lost() => SlotSeen::Present { confirmed },
+                Some(confirmed) if !slot.is_lost() => {
+                    SlotSeen::Present { confirmed, streamed: slot.streamed }
+                }
                 _ => SlotSeen::Lost,
             },
         };
@@ -105,7 +115,9 @@ impl Source {
             SnapshotMode::Always => Mode::Always,
             SnapshotMode::Never => Mode::Never,
         };
-        let tables: BTreeSet<TableName> = self.config.tables.iter().cloned().collect();
+        let names = &self.config.tables;
+        let relations = catalog::relations(self.session.client(), names).await?;
+        let tables: BTreeMap<_, _> = names.iter().cloned().zip(relations).collect();
         // Last, so that it is at or past every position that was read before.
         let log_end = self.log_end().await?;
         Ok(Start { tables, mode, slot, outlet: recorded, log_end })
@@ -200,6 +212,18 @@ impl Source {
     ) -> Result<Stream, StreamError> {
         Stream::open(&self.config, from, known).await
     }
+}
+
+/// The tables that go on by the stream alone; `None` before there is a pin.
+fn continuing(record: &Record, mode: SnapshotMode) -> Option<BTreeSet<TableName>> {
+    let Pinned::At(_) = record.pin else { return None };
+    let goes_on = |table: &&TableName| match mode {
+        SnapshotMode::Initial => record.is_done(table),
+        SnapshotMode::Always => false,
+        SnapshotMode::Never => true,
+    };
+    let tables = record.relations().map(|(table, _)| table);
+    Some(tables.filter(goes_on).cloned().collect())
 }
 
 /// Says what is waited for, each once.

@@ -89,7 +89,8 @@ pub enum SlotState {
     Pinned,
 }
 
-/// Everything that is to be said, errors first. `due` are the tables of which rows will be scanned.
+/// Everything that is to be said, errors first. `due` are the tables of which rows will be scanned, `continuing` those
+/// that go on by the stream alone; it is `None` before there is a pin.
 ///
 /// # Errors
 /// When the server cannot be asked; what it answers is a finding.
@@ -98,12 +99,13 @@ pub async fn inspect(
     source: &config::Postgres,
     slot: SlotState,
     due: &BTreeSet<TableName>,
+    continuing: Option<&BTreeSet<TableName>>,
 ) -> Result<Vec<Finding>, Failure> {
     let mut findings = Vec::new();
     // On a server that is too old the other questions would not even be understood.
     if server::inspect(session, source, slot, &mut findings).await? {
         let tables = table::inspect(session, &source.tables, due, &mut findings).await?;
-        publication::inspect(session, source, &tables, &mut findings).await?;
+        publication::inspect(session, source, &tables, continuing, &mut findings).await?;
     }
     findings.sort_by_key(|finding| finding.severity);
     Ok(findings)

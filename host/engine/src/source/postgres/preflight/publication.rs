@@ -4,6 +4,8 @@
 //! operation would make the stream say less than the scan did. Partitioned tables have to be sent under their own name
 //! (`publish_via_partition_root`), which is the one that the scan uses too.
 
+use std::collections::BTreeSet;
+
 use dovetail_core::schema::TableName;
 
 use crate::config;
@@ -42,11 +44,13 @@ pub(super) async fn inspect(
     session: &Session,
     source: &config::Postgres,
     tables: &[table::Facts],
+    continuing: Option<&BTreeSet<TableName>>,
     findings: &mut Vec<Finding>,
 ) -> Result<(), Failure> {
     let names: Vec<TableName> = tables.iter().map(|facts| facts.table.clone()).collect();
     match read(session, &source.publication, &names).await? {
-        Some(publication) => judge(source, &publication, tables, findings),
+        Some(publication) => judge(source, &publication, tables, continuing, findings),
+        None if continuing.is_some() => findings.push(gone(&source.publication)),
         None => {
             let capturable = tables.iter().filter(|facts| facts.kind != Kind::Other);
             let missing: Vec<&table::Facts> = capturable.collect();
@@ -98,6 +102,7 @@ fn judge(
     source: &config::Postgres,
     publication: &Publication,
     tables: &[table::Facts],
+    continuing: Option<&BTreeSet<TableName>>,
     findings: &mut Vec<Finding>,
 ) {
     let name = quote(&source.publication);
@@ -128,7 +133,9 @@ fn judge(
     let capturable = capturable.filter(|(facts, _)| facts.kind != Kind::Other);
     let mut missing = Vec::new();
     for (facts, coverage) in capturable {
-        if !coverage.covered {
+        if !coverage.covered && continuing.is_some_and(|it| it.contains(&facts.table)) {
+            findings.push(left_out(&source.publication, &facts.table));
+        } else if !coverage.covered {
             missing.push(facts);
         } else if let Some(finding) = without_identity(facts) {
             findings.push(finding);
@@ -143,6 +150,23 @@ fn judge(
         let title = format!("publication {} lacks {}", source.publication, list.join(", "));
         absent(source, title, &missing, extend(&source.publication, &names), findings);
     }
+}
+
+/// The server gives no changes from before a publication was made, so making it again would hide a gap.
+fn gone(publication: &str) -> Finding {
+    Finding::error(
+        format!("publication {publication} is gone"),
+        "changes since then are lost; remove the state directory and the slot, and start anew to copy the tables again",
+    )
+}
+
+/// As [`gone`], for one table that is not scanned again.
+fn left_out(publication: &str, table: &TableName) -> Finding {
+    Finding::error(
+        format!("publication {publication} does not send table {table} any more"),
+        "changes of it since then are lost; take it out of `tables`, run until caught up, and put it back: it is \
+         scanned again then",
+    )
 }
 
 fn partial(publication: &str, table: &TableName) -> Finding {
@@ -220,12 +244,18 @@ fn extend(publication: &str, tables: &[&TableName]) -> String {
 ///
 /// # Errors
 /// Definite where this role may not: it has to own the tables, and to have CREATE on the database for a new one.
-pub async fn prepare(session: &Session, source: &config::Postgres) -> Result<Prepared, Failure> {
+/// Transient where the publication lost tables since it was inspected.
+pub async fn prepare(
+    session: &Session,
+    source: &config::Postgres,
+    continuing: Option<&BTreeSet<TableName>>,
+) -> Result<Prepared, Failure> {
     if !source.create_publication {
         return Ok(Prepared::Unchanged);
     }
     let publication = read(session, &source.publication, &source.tables).await?;
     let (sql, prepared) = match publication {
+        None if continuing.is_some() => return Err(changed(&source.publication)),
         None => {
             let tables: Vec<&TableName> = source.tables.iter().collect();
             (create(&source.publication, &tables), Prepared::Created)
@@ -238,6 +268,9 @@ pub async fn prepare(session: &Session, source: &config::Postgres) -> Result<Pre
             if missing.is_empty() {
                 return Ok(Prepared::Unchanged);
             }
+            if missing.iter().any(|table| continuing.is_some_and(|it| it.contains(*table))) {
+                return Err(changed(&source.publication));
+            }
             let added = missing.iter().map(|table| (*table).clone()).collect();
             (extend(&source.publication, &missing), Prepared::Extended(added))
         }
@@ -245,6 +278,11 @@ pub async fn prepare(session: &Session, source: &config::Postgres) -> Result<Pre
     let what = format!("prepare publication {}", source.publication);
     session.client().batch_execute(&sql).await.map_err(|error| Failure::sql(what, error))?;
     Ok(prepared)
+}
+
+fn changed(publication: &str) -> Failure {
+    let what = format!("prepare publication {publication}");
+    Failure::transient(what, "it was changed at this moment, and is looked at again")
 }
 
 #[cfg(test)]

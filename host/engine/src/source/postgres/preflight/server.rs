@@ -205,6 +205,7 @@ mod tests {
             confirmed: None,
             wal_status: Some(wal_status.into()),
             invalidation: None,
+            streamed: false,
         }
     }
 
