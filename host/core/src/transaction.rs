@@ -58,7 +58,7 @@ pub enum Error {
     #[error("transaction that commits at {commit} has more changes than can be counted")]
     TooLong { commit: Lsn },
     #[error(
-        "change of {table} without its key; set its REPLICA IDENTITY to an index or to FULL, and update the server"
+        "change of {table} without its key; give it, and each of its partitions, the same REPLICA IDENTITY, an index or FULL, and update the server"
     )]
     NoKey { table: String },
 }
@@ -224,7 +224,7 @@ impl Builder {
         let Some(OldRow { row: before, full }) = old else {
             return self.push(Change::Update { relation, before: None, after }, events);
         };
-        require_key(&relation, &before)?;
+        require_old_key(&relation, &before)?;
         if same_key(&relation, &before, &after) {
             // A key that is spelled anew (1.0 as 1.00) is found by its old spelling where keys are compared as text.
             let is_spelled_anew = |column: &usize| before.get(*column) != after.get(*column);
@@ -248,7 +248,7 @@ impl Builder {
         let Some(OldRow { row: before, .. }) = old else {
             return Err(Error::NoKey { table: relation.table.to_string() });
         };
-        require_key(&relation, &before)?;
+        require_old_key(&relation, &before)?;
         self.push(Change::Delete { relation, before, moved: false }, events)
     }
 }
@@ -256,9 +256,21 @@ impl Builder {
 /// A change whose key is not in the log (servers before 14.2 left out an unchanged out-of-line key) has no lane.
 fn require_key(relation: &Relation, row: &Row) -> Result<(), Error> {
     let missing = |column: &usize| matches!(row.get(*column), None | Some(Value::Unavailable));
-    match relation.key.iter().any(missing) {
-        true => Err(Error::NoKey { table: relation.table.to_string() }),
-        false => Ok(()),
+    require(relation, !relation.key.iter().any(missing))
+}
+
+/// No column of a key is ever null, so a null there is a value that was left out: a partition with another replica
+/// identity than its root logs its own key under the description of the root.
+fn require_old_key(relation: &Relation, row: &Row) -> Result<(), Error> {
+    let null = |column: &usize| row.get(*column) == Some(&Value::Null);
+    require(relation, !relation.key.iter().any(null))?;
+    require_key(relation, row)
+}
+
+fn require(relation: &Relation, has_key: bool) -> Result<(), Error> {
+    match has_key {
+        true => Ok(()),
+        false => Err(Error::NoKey { table: relation.table.to_string() }),
     }
 }
 

@@ -205,9 +205,14 @@ pub(crate) struct OldRow {
 }
 
 impl OldRow {
-    /// Puts what the old row has where the new one has nothing.
+    /// Puts what the old row has where the new one has nothing. An unchanged out-of-line value was never null: a null
+    /// in the old row is then one that the log left out (a partition with another replica identity than its root logs
+    /// no more than its key, under the description of the root).
     pub(crate) fn complete(&self, new: &mut Row) {
         for (column, old) in self.row.values().iter().enumerate() {
+            if *old == Value::Null {
+                continue;
+            }
             if let Some(missing @ Value::Unavailable) = new.get_mut(column) {
                 missing.clone_from(old);
             }

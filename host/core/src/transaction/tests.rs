@@ -181,6 +181,29 @@ fn the_only_full_copy_of_an_unchanged_value_is_kept() {
     assert_eq!(stream.changes(&update), expected);
 }
 
+/// A leaf that only logs its key, under a root with `REPLICA IDENTITY FULL`.
+#[test]
+fn a_null_of_an_old_row_does_not_take_the_place_of_an_unchanged_value() {
+    let mut stream = Stream::full();
+    let update = change(b"U", &[tuple(b"O", ["1", "-", "-"]), tuple(b"N", ["2", "9", "~"])]);
+    let expected = stream.moved(["1", "-", "-"], ["2", "9", "~"]);
+    assert_eq!(stream.changes(&update), expected);
+}
+
+/// A leaf that logs another index than the key of its root.
+#[test]
+fn an_old_row_with_a_null_for_its_key_stops_the_stream() {
+    for marked in [[1, 0, 0], [1, 1, 0]] {
+        let old = || tuple(b"K", ["-", "1.5", "-"]);
+        let delete = change(b"D", &[old()]);
+        let stopped = Stream::open(b'd', marked, &[]).apply(&delete);
+        assert!(matches!(stopped, Err(Error::NoKey { .. })), "{stopped:?}");
+        let update = change(b"U", &[old(), tuple(b"N", ["2", "9", "x"])]);
+        let stopped = Stream::open(b'd', marked, &[]).apply(&update);
+        assert!(matches!(stopped, Err(Error::NoKey { .. })), "{stopped:?}");
+    }
+}
+
 #[test]
 fn a_key_change_is_a_delete_and_an_insert_side_by_side() {
     let mut stream = Stream::keyed();

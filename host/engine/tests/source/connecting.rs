@@ -158,7 +158,101 @@ async fn the_fixes_that_preflight_prints_make_it_content() -> Result<()> {
     }
     let findings =
         preflight::inspect(&session, &source, SlotState::Absent, &due(&source), None).await?;
-    assert!(findings.iter().all(|finding| finding.severity == Severity::Note), "{findings:?}");
+    let [warning] = titles(&findings, Severity::Warning)[..] else { bail!("{findings:?}") };
+    assert!(warning.contains("single partitions of table public.parted"), "{warning}");
+    assert_eq!(titles(&findings, Severity::Error), [""; 0]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_partition_that_differs_from_its_root_is_found() -> Result<()> {
+    let (server, application) = server(
+        "CREATE ROLE reader LOGIN REPLICATION PASSWORD 'r';
+         CREATE TABLE whole (id int PRIMARY KEY, v text) PARTITION BY RANGE (id);
+         CREATE TABLE whole_1 PARTITION OF whole FOR VALUES FROM (0) TO (10);
+         ALTER TABLE whole REPLICA IDENTITY FULL;
+         CREATE TABLE keyed (id int PRIMARY KEY, code int NOT NULL) PARTITION BY RANGE (id);
+         CREATE TABLE keyed_1 PARTITION OF keyed FOR VALUES FROM (0) TO (10);
+         CREATE TABLE keyed_2 PARTITION OF keyed FOR VALUES FROM (10) TO (20);
+         CREATE UNIQUE INDEX by_code ON keyed_1 (code);
+         ALTER TABLE keyed_1 REPLICA IDENTITY USING INDEX by_code;
+         CREATE TABLE coded (id int PRIMARY KEY, code int NOT NULL, UNIQUE (id, code)) PARTITION BY RANGE (id);
+         CREATE TABLE coded_1 PARTITION OF coded FOR VALUES FROM (0) TO (10);
+         ALTER TABLE coded REPLICA IDENTITY USING INDEX coded_id_code_key;
+         ALTER TABLE keyed_2 ENABLE ROW LEVEL SECURITY;
+         GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader;
+         CREATE PUBLICATION dovetail FOR TABLE whole, keyed, coded WITH (publish_via_partition_root = true);",
+    )
+    .await?;
+    let mut source = source(&server, &["whole", "keyed", "coded"]);
+    source.server.user = "reader".into();
+    source.server.password = Some(Secret::new("r".into()));
+    let session = Session::open(&source.server).await?;
+
+    let findings =
+        preflight::inspect(&session, &source, SlotState::Absent, &due(&source), None).await?;
+
+    assert_eq!(
+        titles(&findings, Severity::Error),
+        [
+            "partition public.whole_1 has another replica identity than its root public.whole",
+            "row security hides rows of table public.keyed_2 from role reader",
+            "partition public.keyed_1 has another replica identity than its root public.keyed",
+            "partition public.coded_1 has another replica identity than its root public.coded",
+        ]
+    );
+    for sql in findings.iter().filter_map(|finding| finding.fix_sql.as_ref()) {
+        application.batch_execute(sql).await?;
+    }
+    let findings =
+        preflight::inspect(&session, &source, SlotState::Absent, &due(&source), None).await?;
+    assert_eq!(titles(&findings, Severity::Error), [""; 0]);
+    assert_eq!(titles(&findings, Severity::Warning).len(), 3, "one for each root: {findings:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_partition_is_not_captured_beside_its_root() -> Result<()> {
+    let (server, _application) = server(
+        "CREATE TABLE root (id int PRIMARY KEY) PARTITION BY RANGE (id);
+         CREATE TABLE leaf PARTITION OF root FOR VALUES FROM (0) TO (10);
+         CREATE PUBLICATION dovetail FOR TABLE root WITH (publish_via_partition_root = true);",
+    )
+    .await?;
+    let session = Session::open(&address(&server)).await?;
+
+    let both = source(&server, &["root", "leaf"]);
+    let findings =
+        preflight::inspect(&session, &both, SlotState::Absent, &due(&both), None).await?;
+    assert_eq!(
+        titles(&findings, Severity::Error),
+        ["table public.leaf is a partition of public.root, which is captured too"]
+    );
+
+    let one = source(&server, &["leaf"]);
+    let findings = preflight::inspect(&session, &one, SlotState::Absent, &due(&one), None).await?;
+    assert_eq!(
+        titles(&findings, Severity::Error),
+        [
+            "publication dovetail sends the changes of table public.leaf under the name of public.root"
+        ]
+    );
+    let failure = preflight::prepare_publication(&session, &one, None).await.expect_err("not sent");
+    assert!(!failure.is_transient() && failure.to_string().contains("public.leaf"), "{failure}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_database_without_an_encoding_is_refused() -> Result<()> {
+    let (server, _application) =
+        server("CREATE DATABASE bytes ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0").await?;
+    let mut source = source(&server, &[]);
+    source.server.database = "bytes".into();
+    let session = Session::open(&source.server).await?;
+    let findings =
+        preflight::inspect(&session, &source, SlotState::Absent, &due(&source), None).await?;
+    let errors = titles(&findings, Severity::Error);
+    assert!(errors.contains(&"the encoding of the database is SQL_ASCII"), "{errors:?}");
     Ok(())
 }
 

@@ -215,7 +215,7 @@ async fn columns(
         ) \
         SELECT a.attrelid, a.attname::text, n.nspname::text, t.typname::text, a.atttypmod, \
             a.atthasmissing, (a.attmissingval::text::text[])[1], \
-            a.atthasdef OR a.attidentity <> '' OR declared.typdefaultbin IS NOT NULL, a.attnum \
+            a.atthasdef OR a.attidentity <> '' OR declared.typdefaultbin IS NOT NULL, a.attnotnull, a.attnum \
         FROM pg_attribute a \
         JOIN pg_type declared ON declared.oid = a.atttypid \
         LEFT JOIN plain ON plain.domain = a.atttypid \
@@ -240,8 +240,12 @@ async fn columns(
             type_name: described.name,
             type_modifier: get(&row, 4, what)?,
             kind: described.kind,
-            initial: initial(get(&row, 5, what)?, get(&row, 6, what)?, get(&row, 7, what)?),
-            number: get(&row, 8, what)?,
+            initial: initial(
+                get(&row, 5, what)?,
+                get(&row, 6, what)?,
+                get::<bool>(&row, 7, what)? || get::<bool>(&row, 8, what)?,
+            ),
+            number: get(&row, 9, what)?,
         });
     }
     Ok(columns)
@@ -250,10 +254,11 @@ async fn columns(
 /// What the rows hold that are older than a column.
 ///
 /// A constant default is kept in the catalog as the "missing" value and not written to the rows. Any other default, an
-/// identity, or a rewrite of the table since, writes them one by one: unknown from here. (So is, and cannot be told
-/// from a column without a default, one whose volatile default was taken away again since.)
-fn initial(has_missing: bool, missing: Option<String>, has_default: bool) -> Initial {
-    match (has_missing, missing, has_default) {
+/// identity, or a rewrite of the table since, writes them one by one: unknown from here. Nor can a column that is never
+/// null have been null in them: a volatile default wrote them and was taken away again, or an UPDATE did, or there were
+/// none. (A nullable column whose volatile default was taken away cannot be told from one without a default.)
+fn initial(has_missing: bool, missing: Option<String>, written: bool) -> Initial {
+    match (has_missing, missing, written) {
         (true, Some(text), _) => Initial::Text(text),
         (_, _, true) => Initial::Unknown,
         (_, _, false) => Initial::Null,

@@ -5,6 +5,7 @@
 //! configuration: it creates the publication, or adds tables to it. It never adds a table without a usable replica
 //! identity, because from then on the application's own UPDATE and DELETE would fail.
 
+mod partition;
 mod publication;
 mod server;
 mod table;

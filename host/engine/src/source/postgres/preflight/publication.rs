@@ -38,6 +38,8 @@ struct Coverage {
     covered: bool,
     /// A column list or a row filter.
     partial: bool,
+    /// The published table under whose name it is sent.
+    sent_as: Option<TableName>,
 }
 
 pub(super) async fn inspect(
@@ -76,7 +78,14 @@ async fn read(
                 AND p.schemaname = wanted.namespace AND p.tablename = wanted.name), \
             EXISTS (SELECT FROM pg_publication_rel r JOIN pg_publication p ON p.oid = r.prpubid \
                 WHERE p.pubname = $1 AND r.prrelid = c.oid \
-                AND (to_jsonb(r) ->> 'prattrs' IS NOT NULL OR to_jsonb(r) ->> 'prqual' IS NOT NULL)) \
+                AND (to_jsonb(r) ->> 'prattrs' IS NOT NULL OR to_jsonb(r) ->> 'prqual' IS NOT NULL)), \
+            (SELECT ARRAY[p.schemaname::text, p.tablename::text] \
+                FROM pg_partition_ancestors(c.oid) ancestor \
+                JOIN pg_class a ON a.oid = ancestor.relid AND a.oid <> c.oid \
+                JOIN pg_namespace an ON an.oid = a.relnamespace \
+                JOIN pg_publication_tables p ON p.pubname = $1 \
+                    AND p.schemaname = an.nspname AND p.tablename = a.relname \
+                JOIN pg_publication via ON via.pubname = p.pubname AND via.pubviaroot LIMIT 1) \
         FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS wanted(namespace, name, place) \
         LEFT JOIN (pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace) \
             ON n.nspname = wanted.namespace AND c.relname = wanted.name \
@@ -92,7 +101,14 @@ async fn read(
     let rows = client.query(COVERAGE, &[&name, &namespaces, &names]).await.map_err(failed)?;
     let coverage = rows
         .iter()
-        .map(|row| Ok(Coverage { covered: get(row, 0, what)?, partial: get(row, 1, what)? }))
+        .map(|row| {
+            let root: Option<Vec<String>> = get(row, 2, what)?;
+            let sent_as = root.and_then(|names| {
+                let [namespace, name] = <[String; 2]>::try_from(names).ok()?;
+                Some(TableName { namespace, name })
+            });
+            Ok(Coverage { covered: get(row, 0, what)?, partial: get(row, 1, what)?, sent_as })
+        })
         .collect::<Result<_, Failure>>()?;
     let (all_operations, via_root) = (get(&row, 0, what)?, get(&row, 1, what)?);
     Ok(Some(Publication { all_operations, via_root, coverage }))
@@ -135,6 +151,10 @@ fn judge(
     for (facts, coverage) in capturable {
         if !coverage.covered && continuing.is_some_and(|it| it.contains(&facts.table)) {
             findings.push(left_out(&source.publication, &facts.table));
+        } else if let Some(root) = &coverage.sent_as {
+            if facts.captured_root.is_none() {
+                findings.push(sent_as(&source.publication, &facts.table, root));
+            }
         } else if !coverage.covered {
             missing.push(facts);
         } else if let Some(finding) = without_identity(facts) {
@@ -166,6 +186,17 @@ fn left_out(publication: &str, table: &TableName) -> Finding {
         format!("publication {publication} does not send table {table} any more"),
         "changes of it since then are lost; take it out of `tables`, run until caught up, and put it back: it is \
          scanned again then",
+    )
+}
+
+fn sent_as(publication: &str, table: &TableName, root: &TableName) -> Finding {
+    Finding::error(
+        format!(
+            "publication {publication} sends the changes of table {table} under the name of {root}"
+        ),
+        format!(
+            "they would be missing in the outlet; capture {root} instead, or use a publication without it"
+        ),
     )
 }
 
@@ -244,7 +275,7 @@ fn extend(publication: &str, tables: &[&TableName]) -> String {
 ///
 /// # Errors
 /// Definite where this role may not: it has to own the tables, and to have CREATE on the database for a new one.
-/// Transient where the publication lost tables since it was inspected.
+/// Definite, too, where a table is still not sent under its own name afterwards. Transient where the publication lost tables since it was inspected.
 pub async fn prepare(
     session: &Session,
     source: &config::Postgres,
@@ -276,8 +307,21 @@ pub async fn prepare(
         }
     };
     let what = format!("prepare publication {}", source.publication);
-    session.client().batch_execute(&sql).await.map_err(|error| Failure::sql(what, error))?;
-    Ok(prepared)
+    let client = session.client();
+    client.batch_execute(&sql).await.map_err(|error| Failure::sql(what.clone(), error))?;
+    let published = read(session, &source.publication, &source.tables).await?;
+    let coverage = published.map(|publication| publication.coverage).unwrap_or_default();
+    let unsent = |(_, coverage): &(_, &Coverage)| !coverage.covered || coverage.sent_as.is_some();
+    match source.tables.iter().zip(&coverage).find(unsent) {
+        None if coverage.len() == source.tables.len() => Ok(prepared),
+        missing => Err(Failure::definite(
+            match missing {
+                Some((table, _)) => format!("{what}: table {table} is not sent under its own name"),
+                None => format!("{what}: it is gone again"),
+            },
+            "see what `dovetail check` says, and mend the publication",
+        )),
+    }
 }
 
 fn changed(publication: &str) -> Failure {
@@ -297,6 +341,7 @@ mod tests {
             identity: "d".into(),
             identifies,
             leaf_without_identity: leaf.map(name),
+            captured_root: None,
         }
     }
 

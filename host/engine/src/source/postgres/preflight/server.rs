@@ -27,6 +27,7 @@ struct Facts {
     idle_timeout: Option<String>,
     longest_seconds: Option<i64>,
     prepared: i64,
+    encoding: String,
 }
 
 /// Returns whether the server is new enough for the other questions.
@@ -65,7 +66,7 @@ async fn facts(session: &Session) -> Result<Facts, Failure> {
             nullif(current_setting('idle_replication_slot_timeout', true), '0'), \
             (SELECT max(extract(epoch FROM clock_timestamp() - xact_start))::int8 \
                 FROM pg_stat_activity WHERE backend_xid IS NOT NULL AND pid <> pg_backend_pid()), \
-            (SELECT count(*) FROM pg_prepared_xacts) \
+            (SELECT count(*) FROM pg_prepared_xacts), current_setting('server_encoding') \
         FROM pg_roles r WHERE r.rolname = current_user";
     let what = "read the settings of the server";
     let row =
@@ -85,6 +86,7 @@ async fn facts(session: &Session) -> Result<Facts, Failure> {
         idle_timeout: get(&row, 11, what)?,
         longest_seconds: get(&row, 12, what)?,
         prepared: get(&row, 13, what)?,
+        encoding: get(&row, 14, what)?,
     })
 }
 
@@ -93,6 +95,12 @@ fn judge_server(facts: &Facts, slot_exists: bool, findings: &mut Vec<Finding>) {
         findings.push(Finding::error(
             "the server is a hot standby",
             "views and slots are made on the primary; point the configuration at it",
+        ));
+    }
+    if facts.encoding == "SQL_ASCII" {
+        findings.push(Finding::error(
+            "the encoding of the database is SQL_ASCII",
+            "its texts may be in any encoding, and the server does not convert them to UTF-8; dump it, and restore it into a database with ENCODING 'UTF8'",
         ));
     }
     if facts.wal_level != "logical" {

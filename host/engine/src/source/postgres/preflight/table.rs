@@ -10,7 +10,7 @@ use crate::source::postgres::connection::Session;
 use crate::source::postgres::failure::Failure;
 use crate::source::postgres::identifier::{quote, quote_table};
 
-use super::Finding;
+use super::{Finding, partition};
 
 /// What the publication has to know about a table that exists.
 #[derive(Debug)]
@@ -23,6 +23,8 @@ pub(super) struct Facts {
     pub identifies: bool,
     /// A leaf of a partitioned table whose rows cannot.
     pub leaf_without_identity: Option<TableName>,
+    /// A captured table that it is a partition of.
+    pub captured_root: Option<TableName>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +45,7 @@ struct Row {
     hidden_rows: bool,
     leaf_without_select: Option<TableName>,
     foreign_leaf: Option<TableName>,
+    leaf_with_hidden_rows: Option<TableName>,
     has_primary_key: bool,
     role: String,
 }
@@ -62,6 +65,9 @@ pub(super) async fn inspect(
             None => missing.push(name),
             Some(row) => {
                 judge(&row, due.contains(name), findings);
+                if row.facts.kind == Kind::Partitioned {
+                    partition::judge(session, name, findings).await?;
+                }
                 there.push(row.facts);
             }
         }
@@ -103,6 +109,15 @@ async fn read(session: &Session, names: &[TableName]) -> Result<Vec<Option<Row>>
                 WHERE root = c.oid AND relkind <> 'r' LIMIT 1), \
             (SELECT ARRAY[namespace, name] FROM leaf \
                 WHERE root = c.oid AND relkind = 'r' AND NOT identifies LIMIT 1), \
+            (SELECT ARRAY[namespace, name] FROM leaf \
+                WHERE root = c.oid AND relkind = 'r' AND row_security_active(leaf.oid) LIMIT 1), \
+            (SELECT ARRAY[captured.namespace, captured.name] \
+                FROM pg_partition_ancestors(c.oid) ancestor \
+                JOIN pg_class a ON a.oid = ancestor.relid \
+                JOIN pg_namespace an ON an.oid = a.relnamespace \
+                JOIN unnest($1::text[], $2::text[]) captured(namespace, name) \
+                    ON captured.namespace = an.nspname AND captured.name = a.relname \
+                WHERE a.oid <> c.oid LIMIT 1), \
             EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary), \
             current_user::text \
         FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS wanted(namespace, name, place) \
@@ -144,6 +159,7 @@ async fn read(session: &Session, names: &[TableName]) -> Result<Vec<Option<Row>>
                 identity: get(row, 3, what)?,
                 identifies: get(row, 8, what)?,
                 leaf_without_identity: leaf(row, 11)?,
+                captured_root: leaf(row, 13)?,
             };
             Ok(Some(Row {
                 facts,
@@ -155,8 +171,9 @@ async fn read(session: &Session, names: &[TableName]) -> Result<Vec<Option<Row>>
                 hidden_rows: get(row, 7, what)?,
                 leaf_without_select: leaf(row, 9)?,
                 foreign_leaf: leaf(row, 10)?,
-                has_primary_key: get(row, 12, what)?,
-                role: get(row, 13, what)?,
+                leaf_with_hidden_rows: leaf(row, 12)?,
+                has_primary_key: get(row, 14, what)?,
+                role: get(row, 15, what)?,
             }))
         })
         .collect()
@@ -200,6 +217,12 @@ fn judge(row: &Row, due: bool, findings: &mut Vec<Finding>) {
             "the changes of a foreign table are not in this server's log",
         ));
     }
+    if let Some(root) = &row.facts.captured_root {
+        findings.push(Finding::error(
+            format!("table {table} is a partition of {root}, which is captured too"),
+            "its changes come under the name of the root, and its rows would be scanned twice; take one of them out of the configuration",
+        ));
+    }
     // The stream is the publication's affair: a role may lose SELECT once the scan is done.
     if due {
         privileges(row, findings);
@@ -237,10 +260,11 @@ fn privileges(row: &Row, findings: &mut Vec<Finding>) {
             .fix(format!("GRANT SELECT ON {} TO {role}", quote_table(unreadable))),
         );
     }
-    if row.hidden_rows {
+    let hiding = row.hidden_rows.then_some(table).or(row.leaf_with_hidden_rows.as_ref());
+    if let Some(hiding) = hiding {
         findings.push(
             Finding::error(
-                format!("row security hides rows of table {table} from role {}", row.role),
+                format!("row security hides rows of table {hiding} from role {}", row.role),
                 "the scan has to see every row",
             )
             .fix(format!("ALTER ROLE {role} BYPASSRLS")),
