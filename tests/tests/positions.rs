@@ -397,8 +397,10 @@ async fn a_connection_cut_inside_a_packet_is_made_again() -> Result<()> {
     let (mut trial, workload) = Trial::new(Target::Lines, options).await?;
     let proxy = Proxy::start(trial.server.port()).await?;
     through(&mut trial, &proxy);
+    let client = trial.client().await?;
     let mut running = workload.start();
     let mut engine = trial.launch().await?;
+    trial.setup.streaming(&mut engine, &client).await?;
     for _ in 0..8 {
         running.advance(200).await?;
         engine.must_run()?;

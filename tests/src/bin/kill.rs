@@ -107,12 +107,11 @@ async fn play(
     hits: &mut Hits,
 ) -> Result<Verdict> {
     let options = Options {
-        seed: random.u64(..),
         writers: 3,
         bulk: 100_000,
         big_rows: 25_000,
         pace: Duration::from_millis(4),
-        ..Options::default()
+        ..Options::seeded(random.u64(..))
     };
     let (mut trial, workload) =
         Trial::on(arguments.server, ServerOptions::default(), target, options).await?;

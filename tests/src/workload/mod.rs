@@ -53,8 +53,15 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
+        Self::seeded(seed())
+    }
+}
+
+impl Options {
+    /// The usual workload with a seed that was chosen elsewhere.
+    pub fn seeded(seed: u64) -> Self {
         Self {
-            seed: seed(),
+            seed,
             writers: 4,
             accounts: 200,
             items: 2_000,
