@@ -61,9 +61,13 @@ pub enum Error {
 /// Starts the log of this process.
 ///
 /// # Errors
+/// At a finer level the driver logs the parameters of statements, and those of an outlet are row values.
+const QUIET: &str = "tokio_postgres=info";
+
 /// The filter is not understood.
 pub fn install(format: Format, filter: &str, display: &Display) -> Result<(), Error> {
-    let filter = EnvFilter::try_new(filter).map_err(Error::Filter)?;
+    let quiet = QUIET.parse().expect("a directive of our own");
+    let filter = EnvFilter::try_new(filter).map_err(Error::Filter)?.add_directive(quiet);
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(display.is_terminal())

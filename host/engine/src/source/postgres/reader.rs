@@ -183,7 +183,8 @@ impl Reader {
                 let error = server_error(&frame.body).report;
                 return Err(Failure::server("read the stream", error).into());
             }
-            tag::COPY_DONE => {
+            // A server that shuts down in order ends the copy first; PostgreSQL 14 says it by the command's completion.
+            tag::COPY_DONE | tag::COMMAND_COMPLETE | tag::READY => {
                 return Err(Failure::transient("read the stream", "the server ended it").into());
             }
             tag if super::wire::is_aside(tag) => return Ok(()),
