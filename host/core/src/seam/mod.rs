@@ -36,6 +36,10 @@
 //! - (c) The attempt is counted durably before the first row goes out; so a table whose rows may be at an outlet is known
 //!   to be one, and [`Action::Truncate`] goes down the lanes before the rows of the next attempt.
 //!
+//! A table that is done is remembered with its relation id: one that took its name later is refused, because what the
+//! log held of it before it was published is in neither. One that mode `never` left out is *skipped*, not done, so that
+//! another mode scans it.
+//!
 //! Tables that are done are never read again: their (a) and (b) were settled by their own view, and R only grows when a
 //! checkpoint is saved, behind which nothing is needed any more.
 //!
@@ -51,8 +55,8 @@
 //!
 //! # Counter-examples
 //!
-//! Each breaks one of the rules above, and is seeded in the explorer as a wrong driver. The numbers are those of the
-//! project's list.
+//! Each breaks one of the rules above, and is seeded in the explorer as a wrong driver. The missing numbers belong to the
+//! decoders, to other sources, or to a resume by chunks.
 //!
 //! 1. View, then position. A commits in between: not in the view, and before R. Broken: (a). Here the view comes with the
 //!    position, in one command.
@@ -100,8 +104,9 @@
 //! the key). With it, counter-example 8 (heap pages do not say in which view a moved row was read) and 10 come into
 //! play, and the deletes that a later view holds take the place of the barrier.
 //!
-//! A doubt: an outlet that keeps its position, and is emptied between the scan and the first checkpoint, is not told
-//! from a fresh one. It is, if the driver closes the pin itself (an empty batch that closes R) when the stream begins.
+//! A doubt: an outlet that keeps its position, and is emptied between the scan and the first checkpoint, is told from a
+//! fresh one only because the driver closes R itself (an empty batch) when the stream begins. Emptied in the moment
+//! before that batch lands, it is not.
 
 mod examination;
 mod fences;
