@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use self::delivering::Delivering;
-use self::reading::Reading;
+use self::reading::{Happened, Reading};
 use crate::config::Pipeline;
 use crate::delivery;
 use crate::error::Error;
@@ -89,17 +89,6 @@ struct Checkpoint {
     /// `durable` is newer than what the seam was told.
     pending: bool,
     not_before: Instant,
-}
-
-enum Happened {
-    Landed(Landed),
-    Piece(Piece),
-    ScanEnded,
-    ViewLost,
-    Item(Item),
-    CheckpointDue,
-    Stopping,
-    DeliveryEnded,
 }
 
 impl<'a> Driver<'a> {

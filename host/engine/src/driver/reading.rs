@@ -6,13 +6,25 @@ use dovetail_core::schema::RelationId;
 use dovetail_core::seam::Due;
 use tracing::warn;
 
-use super::Happened;
 use crate::error::Error;
-use crate::source::postgres::scan::{Scan, ScanError};
+use crate::outlet::Landed;
+use crate::source::postgres::scan::{Piece, Scan, ScanError};
 use crate::source::postgres::slot::Pin;
-use crate::source::postgres::stream::Stream;
+use crate::source::postgres::stream::{Item, Stream};
 use crate::source::postgres::view::View;
 use crate::telemetry::field;
+
+/// What a driver waits for.
+pub(super) enum Happened {
+    Landed(Landed),
+    Piece(Piece),
+    ScanEnded,
+    ViewLost,
+    Item(Item),
+    CheckpointDue,
+    Stopping,
+    DeliveryEnded,
+}
 
 /// What rows come from at the moment.
 pub(super) enum Reading {
