@@ -267,6 +267,8 @@ impl<'a> Driver<'a> {
                 Ok(Vec::new())
             }
             Action::Scan(due) => self.scan(due).await,
+            // The last rows landed while the attempt was ending: the next one streams.
+            Action::Stream { .. } if self.lanes.is_none() => Ok(Vec::new()),
             Action::Stream { from, again_before } => {
                 self.again_before = again_before;
                 self.stream(from).await?;
