@@ -14,8 +14,10 @@ pub const TABLES: [&str; 5] =
 /// Added to the id of a row that moves away, taken from the id of one that comes back.
 pub(super) const AWAY: i64 = 1_000_000_000;
 
-const CREATE: [&str; 8] = [
+const CREATE: [&str; 9] = [
     "CREATE DATABASE trial",
+    // MySQL wants one for the rows that it makes up below.
+    "USE trial",
     "CREATE TABLE trial.account (id bigint PRIMARY KEY, version bigint NOT NULL, balance bigint NOT NULL)",
     "CREATE TABLE trial.item (id bigint PRIMARY KEY, version bigint NOT NULL, label text, body longtext)",
     // No key, but an index, so that no writer has to lock the lines of another.
