@@ -246,12 +246,14 @@ impl Source {
                 (row.get(0), row.get(1))
             }
             Self::MySql(server) => {
-                // The writers only insert and look at single rows.
-                let query = "SELECT coalesce(sum(command LIKE 'Binlog Dump%'), 0) > 0, \
-                             coalesce(sum(info LIKE 'SELECT%FROM `trial`.%LIMIT%' AND info LIKE '%ORDER BY%'), 0) > 0 \
-                             FROM information_schema.processlist WHERE id <> connection_id()";
+                // Views are the only transactions here that may not write.
+                let query = "SELECT (SELECT count(*) FROM information_schema.processlist \
+                             WHERE command LIKE 'Binlog Dump%') > 0, \
+                             (SELECT count(*) FROM information_schema.innodb_trx \
+                             WHERE trx_is_read_only = 1) > 0";
                 let row: Option<(bool, bool)> = server.connect().await?.query_first(query).await?;
-                row.context("a row")?
+                let (streaming, scanning) = row.context("a row")?;
+                (streaming && !scanning, scanning)
             }
         };
         Ok(match (streaming, scanning) {

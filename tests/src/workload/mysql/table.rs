@@ -60,8 +60,12 @@ pub(in crate::workload) async fn create(
     connection.query_drop(deep_recursion(mariadb)).await?;
     let rows = [
         ("account", options.accounts, format!("1, {BALANCE}")),
-        ("item", options.items, "1, concat('label ', i), repeat(md5(i), 1 + i % 300)".to_owned()),
-        ("bulk", options.bulk, "1, repeat(md5(i), 4)".to_owned()),
+        (
+            "item",
+            options.items,
+            "1, concat('label ', i), repeat(left(sha2(i, 256), 32), 1 + i % 300)".to_owned(),
+        ),
+        ("bulk", options.bulk, "1, repeat(left(sha2(i, 256), 32), 4)".to_owned()),
     ];
     connection.query_drop("BEGIN").await?;
     connection.query_drop("INSERT INTO trial.marker VALUES (0)").await?;
