@@ -310,10 +310,11 @@ impl<'a> Driver<'a> {
             let tables = self.config.source.tables.iter();
             tables.filter(|table| !record.is_done(table)).cloned().collect()
         };
+        let workers = self.config.snapshot.workers;
         let opened = match (view, std::mem::replace(&mut self.reading, Reading::Nothing)) {
-            (View::Pinned, Reading::Pin(pin)) => self.source.view_of(pin, &due).await,
+            (View::Pinned, Reading::Pin(pin)) => self.source.view_of(pin, &due, workers).await,
             (View::Pinned, _) => return Ok(Input::ViewLost),
-            (View::Later, _) => self.source.view_of_now(&due).await,
+            (View::Later, _) => self.source.view_of_now(&due, workers).await,
         };
         let view = match opened {
             Ok(view) => view,
@@ -381,12 +382,7 @@ impl<'a> Driver<'a> {
                 lanes(&mut self.lanes)?.dispatch(Vec::new(), Closing::Chunk(chunk)).await?;
             }
         }
-        let options = scan::Options {
-            workers: self.config.snapshot.workers,
-            pin: self.pin(),
-            redelivery: false,
-        };
-        let scan = view.scan(plan, options).await?;
+        let scan = view.scan(plan, scan::Options { pin: self.pin(), redelivery: false });
         self.progress.scan_started(scan.progress());
         self.reading = Reading::Scan { scan, due: by_relation };
         Ok(inputs)
