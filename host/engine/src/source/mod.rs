@@ -1,3 +1,5 @@
 //! Where changes come from: one module per kind of database.
 
+mod line;
 pub mod postgres;
+mod socket;

@@ -12,7 +12,6 @@ pub mod connection;
 mod definition;
 pub mod failure;
 pub mod identifier;
-mod line;
 mod login;
 pub mod preflight;
 mod reader;
