@@ -5,7 +5,6 @@
 //! ([`view::View::later`]) bring the fence with which their overlap with the stream is judged.
 
 pub mod backoff;
-mod batcher;
 pub mod catalog;
 mod chunk;
 pub mod connection;
