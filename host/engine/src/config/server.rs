@@ -121,11 +121,7 @@ fn find(
     Some(Found { host, port, database: parts.database, user, password: parts.password, tls })
 }
 
-fn address(
-    section: &mut Section<'_>,
-    reader: &mut Reader<'_>,
-    dialect: &Dialect,
-) -> Option<Parts> {
+fn address(section: &mut Section<'_>, reader: &mut Reader<'_>, dialect: &Dialect) -> Option<Parts> {
     let mut name = |key| {
         let field =
             section.required(reader, key, "a name, or `url` in place of the single keys")?;
@@ -363,7 +359,9 @@ mod tests {
             assert_eq!(parts.password, Some(Secret::new("p@ss".into())));
             assert_eq!((parts.port, parts.database), (Some(3307), None));
         }
-        for (url, expected) in [("mysql://me@db/shop", "names a database"), ("postgresql://u@h/d", "form mysql:")] {
+        for (url, expected) in
+            [("mysql://me@db/shop", "names a database"), ("postgresql://u@h/d", "form mysql:")]
+        {
             let error = take_apart(url, &MYSQL, percent_decode).map(|_| ()).expect_err(url);
             assert!(error.to_string().contains(expected), "{url}: {error}");
         }
