@@ -47,6 +47,7 @@ pub mod metadata;
 pub mod payload;
 pub mod query;
 pub mod rows;
+pub mod statement;
 pub mod table_map;
 pub mod xid;
 
