@@ -16,6 +16,7 @@
 //! | [`relations`] | tables known to the stream, and rows under their definition |
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
+pub mod binlog;
 pub mod copy;
 pub mod pgoutput;
 pub mod print;
