@@ -13,6 +13,8 @@ use crate::value::{TemporalSpecial, Value};
 
 const CELLS: &str = include_str!("vectors/cells.tsv");
 const DOCUMENTS: &str = include_str!("vectors/json.tsv");
+/// Both images of a row of a JSON and an INT column, the second with differences, and what the server printed after it.
+const DIFFERENCES: &str = include_str!("vectors/diffs.tsv");
 
 struct Vector {
     line: usize,
@@ -415,6 +417,37 @@ fn an_absent_column_is_unavailable_and_shifts_nothing() {
     let short = image(&columns, Bitmap(&[0b1111]), &buffer, 0);
     assert!(matches!(short, Err(InvalidImage::Cell(_))), "{short:?}");
     assert_eq!(image(&columns, Bitmap(&[0xff]), &buffer, 3), Err(InvalidImage::Head));
+}
+
+#[test]
+fn differences_make_the_document_that_the_server_made() {
+    let columns = columns(&["json", "int"]);
+    let both = Bitmap(&[0b11]);
+    let mut updates = 0;
+    for (index, line) in DIFFERENCES.lines().enumerate() {
+        let (images, printed) = line.split_once('\t').unwrap();
+        let images = Bytes::from(hex(images));
+        let (_, after, end) = partial_images(&columns, both, both, &images, 0)
+            .unwrap_or_else(|error| panic!("line {}: {error}", index + 1));
+        assert_eq!(end, images.len());
+        let expected = Value::Json(utf8(hex(printed)).into());
+        assert_eq!(after.get(0), Some(&expected), "line {}", index + 1);
+        updates += 1;
+    }
+    assert!(updates > 30);
+}
+
+#[test]
+fn a_difference_without_the_document_before_it_is_an_error() {
+    let columns = columns(&["json", "int"]);
+    let images = DIFFERENCES.lines().next().unwrap().split('\t').next().unwrap();
+    let images = hex(images);
+    // The first image with the number only: nulls, and its last four bytes.
+    let length = usize::try_from(u32::from_le_bytes(images[1..5].try_into().unwrap())).unwrap();
+    let without = Bytes::from([&[0], &images[5 + length..]].concat());
+    let result = partial_images(&columns, Bitmap(&[0b10]), Bitmap(&[0b11]), &without, 0);
+    let Err(InvalidImage::Cell(error)) = result else { panic!("{result:?}") };
+    assert_eq!(error.reason, Reason::Json(json::Invalid::Difference));
 }
 
 /// One definition of every layout.
