@@ -17,6 +17,7 @@
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 pub mod copy;
+pub mod mysql;
 pub mod pgoutput;
 pub mod print;
 pub mod relations;
