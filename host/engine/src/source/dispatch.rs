@@ -21,16 +21,18 @@ use super::postgres;
 use crate::config::{self, SnapshotMode};
 use crate::origin::Origin;
 use crate::progress::Table as Progress;
-use crate::state::Saved;
+use crate::state::{Notes, Saved};
 
 pub enum Source {
     Postgres(postgres::source::Source),
 }
 
 impl Source {
+    /// `notes` are those that it gave in earlier lives.
+    ///
     /// # Errors
     /// When the server cannot be reached or refuses the login.
-    pub async fn connect(config: &config::Source) -> Result<Self, Failure> {
+    pub async fn connect(config: &config::Source, _notes: &Notes) -> Result<Self, Failure> {
         match config {
             config::Source::Postgres(config) => {
                 Ok(Self::Postgres(postgres::source::Source::connect(config).await?))
@@ -133,6 +135,14 @@ impl Source {
     pub async fn flushed(&self) -> Result<Lsn, Failure> {
         match self {
             Self::Postgres(source) => Ok(source.flushed().await?),
+        }
+    }
+
+    /// What has to be saved with the pin or the checkpoint at this position, for [`Self::connect`] to have it again. `None`
+    /// leaves what was saved before.
+    pub fn note(&self, _at: Lsn) -> Option<String> {
+        match self {
+            Self::Postgres(_) => None,
         }
     }
 

@@ -50,7 +50,7 @@ async fn saved(position: Lsn) -> Result<Saved<Lsn>> {
     let delivery = Delivery { number: 0, records: Vec::new(), closing };
     let landed = outlet.write(&Arc::from([delivery])).await?;
     let [Landed::Commit(durable)] = landed[..] else { bail!("one commit lands: {landed:?}") };
-    Ok(Store::open(directory.path(), &origin).await?.save_checkpoint(durable).await?)
+    Ok(Store::open(directory.path(), &origin).await?.save_checkpoint(durable, None).await?)
 }
 
 async fn read(stream: &mut Stream) -> Result<Read> {
