@@ -6,7 +6,6 @@
 
 pub mod connection;
 pub mod continuity;
-#[allow(dead_code, reason = "the log's reader comes next")]
 mod dump;
 pub mod failure;
 mod grants;
@@ -19,5 +18,4 @@ pub mod pin;
 pub mod server;
 mod snapshot;
 pub mod view;
-#[allow(dead_code, reason = "the log's reader comes next")]
 mod wire;

@@ -101,12 +101,7 @@ impl Pin {
         let connections = usize::from(connections.get());
         let mut session = Session::open(&config.server).await?;
         let settings = Settings::read(&mut session).await?;
-        let note = Note {
-            rung,
-            server: settings.uuid().map(ToOwned::to_owned),
-            gtids: None,
-            gtid_state: None,
-        };
+        let note = Note { server: settings.identity(), ..Note::of(rung) };
         match rung {
             Rung::Snapshot | Rung::Lock => {
                 with_views(config, note, &mut session, connections).await

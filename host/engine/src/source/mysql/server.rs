@@ -40,7 +40,7 @@ impl Settings {
         const NAMES: &str = "'log_bin', 'binlog_format', 'binlog_row_image', 'binlog_row_metadata', \
             'binlog_row_value_options', 'binlog_order_commits', 'binlog_expire_logs_seconds', \
             'binlog_transaction_compression', 'expire_logs_days', 'gtid_mode', 'server_id', 'server_uuid', \
-            'sync_binlog', 'lower_case_table_names', 'read_only', 'super_read_only', 'log_slave_updates', \
+            'server_uid', 'sync_binlog', 'lower_case_table_names', 'read_only', 'super_read_only', 'log_slave_updates', \
             'log_replica_updates', 'lock_wait_timeout', 'innodb_flush_log_at_trx_commit', \
             'gtid_domain_id', 'max_allowed_packet', 'encrypt_binlog'";
         let query = format!("SHOW GLOBAL VARIABLES WHERE Variable_name IN ({NAMES})");
@@ -71,6 +71,17 @@ impl Settings {
 
     pub fn uuid(&self) -> Option<&str> {
         self.get("server_uuid")
+    }
+
+    /// Which server it is, for as long as it lives. MariaDB makes a text out of the machine and the port from 10.10 on;
+    /// before that the server id, which a group of servers has to keep apart, is all that there is.
+    pub fn identity(&self) -> Option<String> {
+        let id = || self.get("server_id");
+        match (self.uuid(), self.get("server_uid")) {
+            (Some(uuid), _) => Some(uuid.to_owned()),
+            (None, Some(unique)) => Some(format!("{unique}/{}", id()?)),
+            (None, None) => id().map(ToOwned::to_owned),
+        }
     }
 }
 
