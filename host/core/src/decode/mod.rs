@@ -18,6 +18,7 @@
 
 pub mod binlog;
 pub mod copy;
+pub mod mysql;
 pub mod pgoutput;
 pub mod print;
 pub mod relations;
