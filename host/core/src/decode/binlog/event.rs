@@ -224,10 +224,12 @@ fn rotate(body: &[u8]) -> Result<Event<'_>, Short> {
     Ok(Event::Rotate { file: file_name(reader.rest())?, offset })
 }
 
+/// MariaDB puts an offset that does not fit the header in front of the name.
 fn heartbeat<'a>(header: &Header, body: &'a [u8]) -> Result<Event<'a>, Short> {
-    // MariaDB sends the upper half of a large offset behind a name that ends in a zero.
-    let name = body.split(|byte| *byte == 0).next().unwrap_or_default();
-    Ok(Event::Heartbeat { file: file_name(name)?, offset: u64::from(header.end), is_whole: false })
+    let mut reader = Reader::new(body);
+    let is_whole = header.end == 0;
+    let offset = if is_whole { reader.u64()? } else { u64::from(header.end) };
+    Ok(Event::Heartbeat { file: file_name(reader.rest())?, offset, is_whole })
 }
 
 fn heartbeat_v2(body: &[u8]) -> Result<Event<'_>, Short> {

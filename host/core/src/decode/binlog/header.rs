@@ -34,8 +34,9 @@ impl Header {
     /// A reader that does not know the type may pass over the event.
     const IGNORABLE: u16 = 0x80;
 
-    pub fn is_artificial(&self) -> bool {
-        self.flags & Self::ARTIFICIAL != 0
+    /// Stands in a file; otherwise the server made it up for its reader.
+    pub fn is_logged(&self) -> bool {
+        self.end != 0 && self.flags & Self::ARTIFICIAL == 0
     }
 
     pub fn is_ignorable(&self) -> bool {

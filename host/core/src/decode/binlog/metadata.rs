@@ -211,7 +211,7 @@ impl Described {
         code: u8,
         columns: &[ColumnMap],
     ) -> Result<(), InvalidMetadata> {
-        for index in indices(columns, |column| column.code == code) {
+        for index in indices(columns, |column| column.real_code() == code) {
             let count = content.packed_length()?;
             let mut labels = Vec::with_capacity(count.min(content.left()));
             for _ in 0..count {

@@ -45,13 +45,17 @@ pub mod header;
 pub mod kind;
 pub mod metadata;
 pub mod payload;
+pub mod place;
 pub mod query;
 pub mod rows;
 pub mod statement;
 pub mod table_map;
+pub mod tables;
+pub mod transaction;
 pub mod xid;
 
 mod compressed;
+mod images;
 mod reader;
 
 #[cfg(test)]

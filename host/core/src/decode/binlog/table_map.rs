@@ -62,20 +62,9 @@ pub struct TableMap {
 /// One column. `None` is what the metadata does not say.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ColumnMap {
-    /// The real type, see [`code`]: `STRING` is never an enum or a set here.
+    /// See [`code`]; enums and sets are written as `STRING`.
     pub code: u8,
-    /// What the real type needs:
-    ///
-    /// | type | metadata |
-    /// |---|---|
-    /// | `STRING`, `VARCHAR`, `VAR_STRING`, `VARCHAR_COMPRESSED` | length at most, in bytes |
-    /// | `ENUM`, `SET` | bytes of a value |
-    /// | blobs, `JSON`, `GEOMETRY`, `VECTOR`, `BLOB_COMPRESSED` | bytes of a value's length |
-    /// | `NEWDECIMAL` | precision << 8 \| scale |
-    /// | `BIT` | full bytes << 8 \| bits beyond them |
-    /// | `FLOAT`, `DOUBLE` | bytes of a value |
-    /// | `TIMESTAMP2`, `DATETIME2`, `TIME2` | digits of the fraction |
-    /// | others | 0 |
+    /// Up to two bytes, as they stand: the first in the low place.
     pub metadata: u16,
     pub nullable: bool,
     pub name: Option<String>,
@@ -99,6 +88,17 @@ impl TableMap {
 }
 
 impl ColumnMap {
+    /// What the code and metadata of a string mean: an enum, a set or a string.
+    pub fn real_code(&self) -> u8 {
+        /// Two bits of a long length, inverted; without one they are set.
+        const LENGTH_BITS: u8 = 0x30;
+        let [real, _] = self.metadata.to_le_bytes();
+        match self.code {
+            code::STRING => real | LENGTH_BITS,
+            other => other,
+        }
+    }
+
     /// Whether signedness is said of it.
     pub(super) fn is_numeric(&self) -> bool {
         use code::{DOUBLE, FLOAT, INT24, LONG, LONGLONG, NEWDECIMAL, SHORT, TINY, YEAR};
@@ -110,7 +110,7 @@ impl ColumnMap {
 
     /// Whether a collation is said of it. A geometry is a blob to MariaDB, and so it is counted there.
     pub(super) fn is_character(&self, flavor: Flavor) -> bool {
-        match self.code {
+        match self.real_code() {
             code::STRING | code::VAR_STRING | code::VARCHAR => true,
             code::TINY_BLOB | code::BLOB | code::MEDIUM_BLOB | code::LONG_BLOB => true,
             code::BLOB_COMPRESSED | code::VARCHAR_COMPRESSED | code::GEOMETRY => {
@@ -121,7 +121,7 @@ impl ColumnMap {
     }
 
     pub(super) fn has_labels(&self) -> bool {
-        matches!(self.code, code::ENUM | code::SET)
+        matches!(self.real_code(), code::ENUM | code::SET)
     }
 }
 
@@ -174,8 +174,13 @@ pub fn table_map(description: &[u8], flavor: Flavor) -> Result<TableMap, Invalid
 
     let mut columns = Vec::with_capacity(width);
     for (index, code) in codes.iter().copied().enumerate() {
-        let Some((code, metadata)) = column_type(code, &mut types)? else {
+        let Some(length) = metadata_length(code) else {
             return Err(InvalidTableMap::Type { table: full_name(), column: index + 1, code });
+        };
+        let metadata = match length {
+            0 => 0,
+            1 => u16::from(types.u8()?),
+            _ => types.u16()?,
         };
         let nullable = is_set(nullable, index);
         columns.push(ColumnMap {
@@ -205,9 +210,9 @@ pub fn is_set(bitmap: &[u8], index: usize) -> bool {
     bitmap.get(index / 8).is_some_and(|byte| byte >> (index % 8) & 1 == 1)
 }
 
-/// The real type and its metadata, as [`ColumnMap`] has them; `None` for a type that is not known.
-fn column_type(code: u8, metadata: &mut Reader<'_>) -> Result<Option<(u8, u16)>, Short> {
-    let metadata = match code {
+/// Bytes of metadata; `None` for a type that is not known.
+fn metadata_length(code: u8) -> Option<usize> {
+    Some(match code {
         code::TINY
         | code::SHORT
         | code::LONG
@@ -232,29 +237,15 @@ fn column_type(code: u8, metadata: &mut Reader<'_>) -> Result<Option<(u8, u16)>,
         | code::TINY_BLOB
         | code::MEDIUM_BLOB
         | code::LONG_BLOB
-        | code::BLOB => u16::from(metadata.u8()?),
-        code::VARCHAR | code::VAR_STRING | code::VARCHAR_COMPRESSED | code::BIT => {
-            metadata.u16()?
-        }
-        code::NEWDECIMAL => u16::from_be_bytes(metadata.array()?),
-        code::STRING | code::ENUM | code::SET => {
-            let [real, length] = metadata.array()?;
-            return Ok(string_type(real, length));
-        }
-        _ => return Ok(None),
-    };
-    Ok(Some((code, metadata)))
-}
-
-/// A length of more than 255 bytes has its two upper bits, inverted, in the type, where all types of strings have ones.
-fn string_type(real: u8, length: u8) -> Option<(u8, u16)> {
-    const LENGTH_BITS: u8 = 0x30;
-    match real {
-        code::ENUM | code::SET => Some((real, u16::from(length))),
-        _ if real | LENGTH_BITS == code::STRING => {
-            let upper = u16::from(!real & LENGTH_BITS) << 4;
-            Some((code::STRING, upper | u16::from(length)))
-        }
-        _ => None,
-    }
+        | code::BLOB => 1,
+        code::VARCHAR
+        | code::VAR_STRING
+        | code::VARCHAR_COMPRESSED
+        | code::BIT
+        | code::NEWDECIMAL
+        | code::STRING
+        | code::ENUM
+        | code::SET => 2,
+        _ => return None,
+    })
 }

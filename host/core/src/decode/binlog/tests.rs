@@ -8,10 +8,18 @@ use super::format::Flavor;
 use super::kind;
 use super::table_map::{TableMap, code, table_map};
 
+/// GTIDs and full metadata; the second file ends in statement format.
 pub(super) const MYSQL: [&[u8]; 2] =
     [include_bytes!("golden/mysql-9.7.000001"), include_bytes!("golden/mysql-9.7.000002")];
+/// No GTIDs, no checksums, minimal metadata.
+pub(super) const MYSQL_MINIMAL: &[u8] = include_bytes!("golden/mysql-9.7-minimal.000001");
 pub(super) const MARIADB: [&[u8]; 2] =
     [include_bytes!("golden/mariadb-10.11.000001"), include_bytes!("golden/mariadb-10.11.000002")];
+pub(super) const MARIADB_11: [&[u8]; 2] =
+    [include_bytes!("golden/mariadb-11.8.000001"), include_bytes!("golden/mariadb-11.8.000002")];
+/// One history of the same tables on each server.
+pub(super) const COMMON: [(&[u8], Flavor); 3] =
+    [(MYSQL[0], Flavor::MySql), (MARIADB[0], Flavor::MariaDb), (MARIADB_11[0], Flavor::MariaDb)];
 
 /// The events of a file.
 pub(super) fn events(file: &[u8]) -> Vec<Bytes> {
@@ -39,14 +47,15 @@ fn table_maps(file: &[u8], flavor: Flavor) -> Vec<TableMap> {
 
 #[test]
 fn every_event_of_real_files_is_understood() {
-    for (files, flavor) in [(MYSQL, Flavor::MySql), (MARIADB, Flavor::MariaDb)] {
-        for file in files {
-            let mut decoder = Decoder::default();
-            for event in events(file) {
-                decoder.decode(&event).unwrap();
-            }
-            assert_eq!(decoder.format().unwrap().flavor, flavor);
+    let second = [MYSQL[1], MARIADB[1], MARIADB_11[1]].into_iter();
+    let second = second.zip([Flavor::MySql, Flavor::MariaDb, Flavor::MariaDb]);
+    let minimal = (MYSQL_MINIMAL, Flavor::MySql);
+    for (file, flavor) in COMMON.into_iter().chain(second).chain([minimal]) {
+        let mut decoder = Decoder::default();
+        for event in events(file) {
+            decoder.decode(&event).unwrap();
         }
+        assert_eq!(decoder.format().unwrap().flavor, flavor);
     }
 }
 
@@ -66,8 +75,8 @@ fn a_compressed_transaction_holds_its_events() {
 }
 
 #[test]
-fn both_servers_describe_the_same_table() {
-    for (file, flavor) in [(MYSQL[0], Flavor::MySql), (MARIADB[0], Flavor::MariaDb)] {
+fn all_servers_describe_the_same_table() {
+    for (file, flavor) in COMMON {
         let maps = table_maps(file, flavor);
         let wide = maps.iter().find(|map| map.table == "wide").unwrap();
         assert_eq!((wide.schema.as_str(), wide.has_names()), ("d", true));
@@ -78,13 +87,13 @@ fn both_servers_describe_the_same_table() {
         let unsigned = |name: &str| column(name).unsigned;
         assert_eq!([unsigned("a"), unsigned("b"), unsigned("d")], [true, false, true].map(Some));
         assert_eq!([unsigned("y"), unsigned("f"), unsigned("t")], [Some(true), Some(false), None]);
-        assert_eq!((column("e").code, column("e").metadata), (code::ENUM, 1));
+        assert_eq!((column("e").real_code(), column("e").metadata), (code::ENUM, 0x01F7));
         assert_eq!(column("e").labels, Some(vec![b"x".to_vec(), b"y,z".to_vec()]));
         assert_eq!(column("s").labels, Some(vec![b"p".to_vec(), b"q".to_vec()]));
         assert_eq!((column("t").code, column("t").collation), (code::BLOB, Some(8)));
         assert_eq!((column("bl").code, column("bl").collation), (code::BLOB, Some(63)));
-        assert_eq!((column("ch").code, column("ch").metadata), (code::STRING, 280));
-        assert_eq!((column("bi").metadata, column("bi").collation), (4, Some(63)));
+        assert_eq!((column("ch").real_code(), column("ch").metadata), (code::STRING, 0x18EE));
+        assert_eq!((column("bi").metadata, column("bi").collation), (0x04FE, Some(63)));
         assert_eq!((column("bt").code, column("bt").metadata), (code::BIT, 0x0101));
         assert_eq!((column("ts").code, column("ts").metadata), (code::TIMESTAMP2, 2));
         assert_eq!((column("ti").code, column("ti").metadata), (code::TIME2, 6));
@@ -96,10 +105,15 @@ fn both_servers_describe_the_same_table() {
     let special = maps.iter().find(|map| map.table == "special").unwrap();
     assert_eq!((special.columns[1].code, special.columns[1].dimensions), (code::VECTOR, Some(3)));
     assert_eq!(special.columns[2].visible, Some(false));
-    let maps = table_maps(MARIADB[0], Flavor::MariaDb);
-    let special = maps.iter().find(|map| map.table == "special").unwrap();
-    assert_eq!(special.columns[4].code, code::BLOB_COMPRESSED);
-    assert_eq!(special.columns[5].code, code::VARCHAR_COMPRESSED);
+    for file in [MARIADB[0], MARIADB_11[0]] {
+        let maps = table_maps(file, Flavor::MariaDb);
+        let special = maps.iter().find(|map| map.table == "special").unwrap();
+        assert_eq!(special.columns[4].code, code::BLOB_COMPRESSED);
+        assert_eq!(special.columns[5].code, code::VARCHAR_COMPRESSED);
+    }
+    for map in table_maps(MYSQL_MINIMAL, Flavor::MySql) {
+        assert!(!map.has_names());
+    }
 }
 
 #[test]
@@ -136,18 +150,17 @@ proptest! {
     /// Without checksums, so that what is mutated reaches the decoders behind them.
     #[test]
     fn no_mutation_makes_a_decoder_panic_or_loop(
-        choice in 0..400_usize,
+        choice in 0..900_usize,
         mutations in proptest::collection::vec((any::<u16>(), any::<u8>()), 0..6),
         cut in any::<u16>(),
     ) {
-        let files = [MYSQL[0], MARIADB[0]];
-        let all = events(files[choice % 2]);
+        let all = events(COMMON[choice % 3].0);
         let mut decoder = Decoder::default();
         let mut description = all[0].to_vec();
         let algorithm = description.len() - 5;
         description[algorithm] = 0;
         decoder.decode(&description.into()).unwrap();
-        let mut event = all[1 + choice / 2 % (all.len() - 1)].to_vec();
+        let mut event = all[1 + choice / 3 % (all.len() - 1)].to_vec();
         event.truncate(event.len() - 4);
         for (place, byte) in mutations {
             let length = event.len();
@@ -173,5 +186,35 @@ proptest! {
             }
             _ => {}
         }
+    }
+
+    /// Rows of one server under the mutated descriptions of another included.
+    #[test]
+    fn no_mutation_makes_the_stream_panic_or_loop(
+        choice in 0..3_usize,
+        mutations in proptest::collection::vec((any::<u32>(), any::<u8>()), 1..8),
+    ) {
+        let mut log = events(COMMON[choice].0);
+        let mut description = log[0].to_vec();
+        let algorithm = description.len() - 5;
+        description[algorithm] = 0;
+        log[0] = description.into();
+        for event in &mut log[1..] {
+            let mut plain = event[..event.len() - 4].to_vec();
+            let size = u32::try_from(plain.len()).unwrap();
+            plain[9..13].copy_from_slice(&size.to_le_bytes());
+            *event = plain.into();
+        }
+        for (place, byte) in mutations {
+            let place = usize::try_from(place).unwrap();
+            let index = 1 + place % (log.len() - 1);
+            let mut event = log[index].to_vec();
+            let at = place / log.len() % event.len();
+            if !(9..17).contains(&at) {
+                event[at] = byte;
+            }
+            log[index] = event.into();
+        }
+        super::transaction::tests::read_all(&log);
     }
 }

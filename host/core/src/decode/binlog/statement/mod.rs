@@ -227,25 +227,25 @@ impl<'a> Parser<'a> {
         let mut before = None;
         let mut is_unlogged = false;
         let mut renamed = None;
+        let mut tables = vec![table.clone()];
         while let Some(token) = self.tokens.next() {
+            let follows = |words: &[&str]| {
+                let before: Option<&Token<'_>> = before.as_ref();
+                before.is_some_and(|before| words.iter().any(|word| before.is(word)))
+            };
             match token {
                 Token::Symbol('(') => depth += 1,
                 Token::Symbol(')') => depth = depth.saturating_sub(1),
                 _ if depth > 0 => {}
                 ref word if word.is("PARTITION") => {
-                    let removes = ["TRUNCATE", "DROP", "EXCHANGE", "CONVERT"];
-                    is_unlogged |= before.as_ref().is_some_and(|before: &Token<'_>| {
-                        removes.iter().any(|word| before.is(word))
-                    });
+                    is_unlogged |= follows(&["TRUNCATE", "DROP", "EXCHANGE", "CONVERT"]);
                 }
                 ref word if word.is("TABLE") => {
-                    is_unlogged |= before.as_ref().is_some_and(|before| before.is("CONVERT"));
+                    is_unlogged |= follows(&["CONVERT"]);
+                    tables.extend(self.clone().name());
                 }
                 ref word if word.is("TABLESPACE") => {
-                    let moves = ["DISCARD", "IMPORT"];
-                    is_unlogged |= before
-                        .as_ref()
-                        .is_some_and(|before| moves.iter().any(|word| before.is(word)));
+                    is_unlogged |= follows(&["DISCARD", "IMPORT"]);
                 }
                 ref word if word.is("RENAME") => renamed = self.alter_rename().or(renamed),
                 _ => {}
@@ -253,7 +253,7 @@ impl<'a> Parser<'a> {
             before = Some(token);
         }
         match renamed {
-            _ if is_unlogged => Statement::Unlogged(vec![table]),
+            _ if is_unlogged => Statement::Unlogged(tables),
             Some(to) => Statement::Rename(vec![(table, to)]),
             None => DDL,
         }

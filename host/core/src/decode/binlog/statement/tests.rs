@@ -62,14 +62,16 @@ fn tables_that_are_emptied() {
 
 #[test]
 fn rows_that_leave_with_their_partition() {
-    for text in [
-        "ALTER TABLE t TRUNCATE PARTITION p0",
-        "ALTER TABLE t DROP PARTITION p0, p1",
-        "ALTER TABLE t EXCHANGE PARTITION p WITH TABLE u",
-        "ALTER TABLE t DISCARD TABLESPACE",
-        "ALTER TABLE t CONVERT TABLE u TO PARTITION p VALUES LESS THAN (5)",
+    for (text, tables) in [
+        ("ALTER TABLE t TRUNCATE PARTITION p0", &["t"][..]),
+        ("ALTER TABLE t DROP PARTITION p0, p1", &["t"]),
+        ("ALTER TABLE t EXCHANGE PARTITION p WITH TABLE e.u", &["t", "e.u"]),
+        ("ALTER TABLE t DISCARD TABLESPACE", &["t"]),
+        ("ALTER TABLE t CONVERT TABLE u TO PARTITION p VALUES LESS THAN (5)", &["t", "u"]),
+        ("ALTER TABLE t CONVERT PARTITION p TO TABLE u", &["t", "u"]),
     ] {
-        assert_eq!(of(text), Statement::Unlogged(vec![table("t")]), "{text}");
+        let tables = tables.iter().map(|name| table(name)).collect();
+        assert_eq!(of(text), Statement::Unlogged(tables), "{text}");
     }
     assert_eq!(of("ALTER TABLE t REORGANIZE PARTITION p INTO (PARTITION q VALUES IN (1))"), DDL);
     assert_eq!(of("ALTER TABLE t ADD PARTITION (PARTITION q VALUES IN (1))"), DDL);
