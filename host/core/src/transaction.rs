@@ -19,15 +19,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::change::{Change, Event, TransactionId};
+use crate::change::{Change, Event, Xid};
 use crate::decode::pgoutput::{self, InvalidMessage, Message, Old, Tuple};
 use crate::decode::relations::{
     InvalidRow, NotDescribed, OldRow, RawRelation, Relations, UnknownType,
 };
-use crate::key::Key;
 use crate::position::{Lsn, Position};
 use crate::schema::{Relation, RelationId};
-use crate::value::{Row, Value};
+
+pub(crate) mod update;
+use self::update::{NoKey, Update};
 
 /// What one message of the stream amounts to, beside the events that it appends.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,7 +71,7 @@ pub struct Builder {
     relations: Relations,
     open: Option<Open>,
     /// The latest transaction id, by which the next one of 32 bits is extended.
-    latest: TransactionId,
+    latest: Xid,
 }
 
 /// The transaction that is being sent.
@@ -78,7 +79,7 @@ pub struct Builder {
 struct Open {
     commit: Lsn,
     commit_time_micros: i64,
-    transaction: TransactionId,
+    transaction: Xid,
     /// Of the latest change.
     ordinal: u32,
 }
@@ -86,7 +87,7 @@ struct Open {
 impl Builder {
     /// `reference` is a transaction id at most two billion away from the first of the stream: the source's current one
     /// will do, as the server never lets ids that are further apart live side by side.
-    pub fn new(reference: TransactionId) -> Self {
+    pub fn new(reference: Xid) -> Self {
         Self { relations: Relations::default(), open: None, latest: reference }
     }
 
@@ -117,7 +118,7 @@ impl Builder {
         match pgoutput::message(payload)? {
             Message::Begin { commit, commit_time_micros, transaction } => {
                 self.outside("begin")?;
-                self.latest = extend(transaction, self.latest);
+                self.latest = self.latest.extend(transaction);
                 let transaction = self.latest;
                 self.open = Some(Open { commit, commit_time_micros, transaction, ordinal: 0 });
             }
@@ -200,7 +201,7 @@ impl Builder {
         events.push(Event {
             position: Position { commit, ordinal: open.ordinal },
             commit_time_micros: open.commit_time_micros,
-            transaction: Some(open.transaction),
+            transaction: Some(open.transaction.into()),
             redelivery: false,
             change,
         });
@@ -220,21 +221,14 @@ impl Builder {
         if let Some(old) = &old {
             old.complete(&mut after);
         }
-        require_key(&relation, &after)?;
-        let Some(OldRow { row: before, full }) = old else {
-            return self.push(Change::Update { relation, before: None, after }, events);
-        };
-        require_old_key(&relation, &before)?;
-        if same_key(&relation, &before, &after) {
-            // A key that is spelled anew (1.0 as 1.00) is found by its old spelling where keys are compared as text.
-            let is_spelled_anew = |column: &usize| before.get(*column) != after.get(*column);
-            let is_needed = full || relation.key.iter().any(is_spelled_anew);
-            let before = is_needed.then_some(before);
-            return self.push(Change::Update { relation, before, after }, events);
+        let before = old.map(|OldRow { row, full }| (row, full));
+        match update::update(relation, before, after)? {
+            Update::Same(change) => self.push(change, events),
+            Update::Moved { delete, insert } => {
+                self.push(delete, events)?;
+                self.push(insert, events)
+            }
         }
-        let moved_from = Some(before.clone());
-        self.push(Change::Delete { relation: relation.clone(), before, moved: true }, events)?;
-        self.push(Change::Insert { relation, after, moved_from }, events)
     }
 
     fn delete(
@@ -248,47 +242,14 @@ impl Builder {
         let Some(OldRow { row: before, .. }) = old else {
             return Err(Error::NoKey { table: relation.table.to_string() });
         };
-        require_old_key(&relation, &before)?;
-        self.push(Change::Delete { relation, before, moved: false }, events)
+        self.push(update::delete(relation, before)?, events)
     }
 }
 
-/// A change whose key is not in the log (servers before 14.2 left out an unchanged out-of-line key) has no lane.
-fn require_key(relation: &Relation, row: &Row) -> Result<(), Error> {
-    let missing = |column: &usize| matches!(row.get(*column), None | Some(Value::Unavailable));
-    require(relation, !relation.key.iter().any(missing))
-}
-
-/// No column of a key is ever null, so a null there is a value that was left out: a partition with another replica
-/// identity than its root logs its own key under the description of the root.
-fn require_old_key(relation: &Relation, row: &Row) -> Result<(), Error> {
-    let null = |column: &usize| row.get(*column) == Some(&Value::Null);
-    require(relation, !relation.key.iter().any(null))?;
-    require_key(relation, row)
-}
-
-fn require(relation: &Relation, has_key: bool) -> Result<(), Error> {
-    match has_key {
-        true => Ok(()),
-        false => Err(Error::NoKey { table: relation.table.to_string() }),
+impl From<NoKey> for Error {
+    fn from(NoKey { table }: NoKey) -> Self {
+        Self::NoKey { table }
     }
-}
-
-/// By the canonical bytes, so that a change of spelling (`1.0` to `1.00`) is no move; most keys are the same without
-/// asking for them. A table without a key has nothing that could move.
-fn same_key(relation: &Relation, before: &Row, after: &Row) -> bool {
-    relation.key.iter().all(|column| before.get(*column) == after.get(*column))
-        || Key::of(relation, before) == Key::of(relation, after)
-}
-
-/// The 64-bit transaction id nearest to `near` that ends in these 32 bits.
-pub fn extend(transaction: u32, near: TransactionId) -> TransactionId {
-    const EPOCH: u64 = 1 << 32;
-    let same_epoch = near.0 & !(EPOCH - 1) | u64::from(transaction);
-    let candidates =
-        [Some(same_epoch), same_epoch.checked_sub(EPOCH), same_epoch.checked_add(EPOCH)];
-    let nearest = candidates.into_iter().flatten().min_by_key(|id| id.abs_diff(near.0));
-    TransactionId(nearest.unwrap_or(same_epoch))
 }
 
 #[cfg(test)]

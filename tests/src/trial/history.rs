@@ -45,7 +45,8 @@ pub(super) fn of(
 
 /// The writers' transactions, in the witness' order.
 fn transactions(record: &Record, commits: &[(u64, String)]) -> Result<Vec<Transaction>> {
-    let mut by_xid: BTreeMap<_, _> = record.committed().map(|tx| (tx.xid, tx)).collect();
+    let mut by_xid: BTreeMap<_, _> =
+        record.committed().filter_map(|tx| Some((tx.xid?, tx))).collect();
     let mut transactions = Vec::new();
     for (xid, _) in commits {
         if let Some(transaction) = by_xid.remove(xid) {

@@ -16,7 +16,9 @@
 //! | [`relations`] | tables known to the stream, and rows under their definition |
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
+pub mod binlog;
 pub mod copy;
+pub mod mysql;
 pub mod pgoutput;
 pub mod print;
 pub mod relations;

@@ -6,6 +6,7 @@
 mod check;
 mod environment;
 mod field;
+mod mysql;
 mod outlet;
 mod plugin;
 mod problem;
@@ -19,11 +20,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
-use std::num::NonZeroU16;
+use std::num::{NonZeroU16, NonZeroU32};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use dovetail_core::schema::TableName;
+use dovetail_core::seam::Mode;
 
 pub use environment::Environment;
 pub(crate) use problem::nearest;
@@ -72,7 +74,7 @@ impl Pipeline {
 pub struct Pipeline {
     /// Names the slot, the publication and the outlet's checkpoint where nothing else does. `[a-z0-9_]{1,40}`.
     pub name: String,
-    pub source: Postgres,
+    pub source: Source,
     pub snapshot: Snapshot,
     /// How many calls into plugins run side by side; a key always takes the same lane.
     pub lanes: NonZeroU16,
@@ -123,6 +125,16 @@ impl Server {
     }
 }
 
+/// Where a MySQL or MariaDB server is and how to log in.
+#[derive(Debug, Clone)]
+pub struct MySqlServer {
+    pub host: String,
+    pub port: u16,
+    pub user: String,
+    pub password: Option<Secret>,
+    pub tls: Tls,
+}
+
 /// libpq's `sslmode`, with its meanings; `allow` is left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SslMode {
@@ -141,6 +153,21 @@ pub struct Tls {
     pub root_certificates: Option<PathBuf>,
 }
 
+/// Where changes come from.
+#[derive(Debug, Clone)]
+pub enum Source {
+    Postgres(Postgres),
+}
+
+impl Source {
+    /// Captured tables, without duplicates, in the order of the file.
+    pub fn tables(&self) -> &[TableName] {
+        match self {
+            Self::Postgres(postgres) => &postgres.tables,
+        }
+    }
+}
+
 #[derive(Debug, Clone)]
 pub struct Postgres {
     pub server: Server,
@@ -154,6 +181,54 @@ pub struct Postgres {
     pub pin_timeout: Duration,
 }
 
+/// Which of the two servers that speak one protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MySqlKind {
+    MySql,
+    MariaDb,
+}
+
+/// How a position and a view are tied to each other on MySQL and MariaDB, best first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rung {
+    /// MariaDB: the snapshot tells its own position in the log.
+    Snapshot,
+    /// MySQL: the set of committed transactions, read before the views are opened.
+    Gtid,
+    /// MySQL: `performance_schema.log_status`, read before the views are opened.
+    LogStatus,
+    /// The tables are locked for the moment in which position and views are taken.
+    Lock,
+    /// The log's position, a committed row of our own behind it, then the views.
+    OwnRow,
+}
+
+/// Which rung is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PinChoice {
+    /// The best that server and account allow.
+    Auto,
+    Rung(Rung),
+}
+
+#[derive(Debug, Clone)]
+pub struct MySql {
+    pub kind: MySqlKind,
+    pub server: MySqlServer,
+    /// Captured tables, without duplicates, in the order of the file; the namespace is the database.
+    pub tables: Vec<TableName>,
+    /// As a replica; one is chosen by chance where none is given.
+    pub server_id: Option<NonZeroU32>,
+    pub pin: PinChoice,
+    /// The table that [`Rung::OwnRow`] writes its row to.
+    pub own_table: Option<TableName>,
+    /// How long the pin may wait for locks and for transactions to become visible.
+    pub pin_timeout: Duration,
+    /// The scan pauses while the server runs more statements than this side by side.
+    pub threads_running_max: u32,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SnapshotMode {
     /// Scan what was not scanned yet.
@@ -162,6 +237,16 @@ pub enum SnapshotMode {
     Always,
     /// Stream only.
     Never,
+}
+
+impl From<SnapshotMode> for Mode {
+    fn from(mode: SnapshotMode) -> Self {
+        match mode {
+            SnapshotMode::Initial => Self::Initial,
+            SnapshotMode::Always => Self::Always,
+            SnapshotMode::Never => Self::Never,
+        }
+    }
 }
 
 #[derive(Debug, Clone)]

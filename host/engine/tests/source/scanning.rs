@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
-use dovetail::source::postgres::scan::Options;
+use dovetail::source::Options;
 use dovetail::source::postgres::slot;
 use dovetail::source::postgres::view::{View, ViewError};
 use dovetail_core::batch::ChunkId;

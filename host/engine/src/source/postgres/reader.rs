@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use dovetail_core::change::TransactionId;
+use dovetail_core::change::Xid;
 use dovetail_core::decode::replication::{self, status_update};
 use dovetail_core::position::Lsn;
 use dovetail_core::transaction::{Builder, Step};
@@ -23,11 +23,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::batcher::Batcher;
 use super::definition::{Definition, Definitions};
 use super::failure::Failure;
-use super::stream::{Item, Parcel, StreamError};
+use super::stream::{Parcel, StreamError};
 use super::wire::{Frame, Wire, server_error, tag};
+use crate::source::batcher::Batcher;
+use crate::source::piece::Item;
 
 /// Items that wait: one being taken, some ready, so that neither side waits for the other's scheduling.
 pub(super) const ITEMS_WAITING: usize = 4;
@@ -53,7 +54,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Where and how the stream begins.
 pub(super) struct Start {
     pub from: Lsn,
-    pub reference: TransactionId,
+    pub reference: Xid,
     /// How long the server bears our silence.
     pub sender_timeout: Option<Duration>,
 }

@@ -38,11 +38,13 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dovetail_core::fence::Fence;
 use dovetail_core::position::Lsn;
 use dovetail_core::schema::{Relation, TableName};
 use tokio::time::Instant;
 
 use crate::config;
+use crate::source::piece::Options;
 
 use super::catalog::{self, Heap, Table, get};
 use super::connection::Session;
@@ -89,7 +91,7 @@ pub struct View {
     workers: Vec<Wire>,
     tables: Vec<Table>,
     snapshot: Snapshot,
-    fence: Option<String>,
+    fence: Option<Fence>,
     horizon: Lsn,
 }
 
@@ -140,17 +142,20 @@ impl View {
         let snapshot = export(&session).await?;
         // Load-bearing: behind `export`, whose statement opens the view.
         let horizon = insert_position(&session).await?;
-        let fence = Some(snapshot.contains.clone());
+        let fence = snapshot.contains.parse().map_err(|_| {
+            Failure::protocol("the view's snapshot is not of the form 10:20:10,14,15")
+        })?;
+        let fence = Some(fence);
         let mut view =
             Self { session, workers: Vec::new(), tables: Vec::new(), snapshot, fence, horizon };
         view.hold(source, tables, workers).await?;
         Ok(view)
     }
 
-    /// What the view contains, as `pg_current_snapshot()` prints it; `None` for the pin's own, in which nothing of the
+    /// What the view contains; `None` for the pin's own, in which nothing of the
     /// stream is.
-    pub fn fence(&self) -> Option<&str> {
-        self.fence.as_deref()
+    pub fn fence(&self) -> Option<&Fence> {
+        self.fence.as_ref()
     }
 
     /// Every transaction that the view contains has its commit record before this position.
@@ -173,7 +178,7 @@ impl View {
     }
 
     /// Reads the plan's chunks. The view is held until the scan is dropped.
-    pub fn scan(self, plan: Plan, options: scan::Options) -> Scan {
+    pub fn scan(self, plan: Plan, options: Options) -> Scan {
         Scan::start(self, plan, options)
     }
 
