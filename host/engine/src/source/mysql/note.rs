@@ -3,7 +3,9 @@
 //! The state keeps the text and never looks into it. It is written with the pin and with each checkpoint, in the same
 //! step, and read at the start.
 
+use dovetail_core::gtid::mariadb::GtidState;
 use dovetail_core::gtid::mysql::GtidSet;
+use dovetail_core::position::Lsn;
 use serde::{Deserialize, Serialize};
 
 use super::continuity::{Footprint, Gtids};
@@ -11,9 +13,10 @@ use crate::config::Rung;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
+    pub at: Lsn,
     /// How the position was pinned.
     pub rung: Rung,
-    /// The server that the position is of, by what its [log](super::continuity::Log) tells.
+    /// The server that the position is of; see [`identity`](super::server::identity).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
     /// MySQL: every transaction before the position, or, at a pin that is a lower bound, those that its views hold for
@@ -22,7 +25,7 @@ pub struct Note {
     pub gtids: Option<GtidSet>,
     /// MariaDB: the last GTID of each domain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gtid_state: Option<String>,
+    pub gtid_state: Option<GtidState>,
     /// The event before the position; none at a pin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub footprint: Option<Footprint>,
