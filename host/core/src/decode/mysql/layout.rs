@@ -1,7 +1,8 @@
 //! How the row images of the log spell a column's values.
 //!
-//! A table map gives each column a type code and up to two bytes of metadata. Both servers write CHAR, ENUM, SET and BINARY under the
-//! code of CHAR, with the real type in the metadata; a length of more than 255 bytes borrows two bits of that type.
+//! A table map gives each column a type code and up to two bytes of metadata. Both servers write CHAR, ENUM, SET and
+//! BINARY under the code of CHAR, with the real type in the metadata; a length of more than 255 bytes borrows two bits
+//! of that type.
 
 use super::definition::{DataType, Server, Size, Width};
 
