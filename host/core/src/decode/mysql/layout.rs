@@ -94,50 +94,6 @@ pub enum Layout {
     },
 }
 
-/// Bytes of metadata that a table map holds for a column of this type; `None` for a code that no table map may hold.
-pub fn metadata_bytes(server: Server, code: u8) -> Option<usize> {
-    Some(match (code, server) {
-        (
-            code::TINY
-            | code::SHORT
-            | code::LONG
-            | code::LONG_LONG
-            | code::INT24
-            | code::OLD_TIMESTAMP
-            | code::DATE
-            | code::OLD_TIME
-            | code::OLD_DATETIME
-            | code::YEAR
-            | code::NEW_DATE,
-            _,
-        ) => 0,
-        (
-            code::FLOAT
-            | code::DOUBLE
-            | code::TIMESTAMP
-            | code::DATETIME
-            | code::TIME
-            | code::BLOB
-            | code::GEOMETRY,
-            _,
-        ) => 1,
-        (code::JSON | code::VECTOR, Server::MySql) => 1,
-        (code::COMPRESSED_BLOB, Server::MariaDb) => 1,
-        (code::COMPRESSED_VARCHAR, Server::MariaDb) => 2,
-        (
-            code::VARCHAR
-            | code::BIT
-            | code::DECIMAL
-            | code::ENUM
-            | code::SET
-            | code::VAR_STRING
-            | code::STRING,
-            _,
-        ) => 2,
-        _ => return None,
-    })
-}
-
 /// The real type behind the code of CHAR, and its length in bytes.
 pub(super) fn unpack_string(metadata: u16) -> (u8, u32) {
     let [first, second] = metadata.to_le_bytes();

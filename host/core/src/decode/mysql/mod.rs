@@ -37,6 +37,5 @@ mod tests;
 pub use cell::{InvalidCell, Reason, cell};
 pub use definition::{ColumnDefinition, DataType, Misfit, Server};
 pub use image::{Bitmap, InvalidImage, image, partial_images};
-pub use layout::metadata_bytes;
 pub use log_column::{LogColumn, Undefined};
 pub use result::{Cell, from_result};

@@ -235,6 +235,39 @@ proptest! {
     }
 
     #[test]
+    fn a_damaged_value_gives_a_value_or_an_error(
+        line in any::<prop::sample::Index>(), changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6)
+    ) {
+        thread_local! {
+            static VECTORS: Vec<vector::Vector> = vectors(DOCUMENTS);
+        }
+        VECTORS.with(|vectors| {
+            let vector = line.get(vectors);
+            let mut bytes = vector.cell.to_vec();
+            for (place, byte) in changes {
+                *place.get_mut(&mut bytes) = byte;
+            }
+            // Its length stays, so that the damage is inside the document.
+            let length = vector.cell.len().min(4);
+            bytes[..length].copy_from_slice(&vector.cell[..length]);
+            drop(cell(&vector.definition(), &bytes.into(), 0));
+        });
+    }
+
+    #[test]
+    fn damaged_differences_give_a_document_or_an_error(
+        line in any::<prop::sample::Index>(), changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6)
+    ) {
+        let lines: Vec<&str> = DIFFERENCES.lines().collect();
+        let mut images = hex(line.get(&lines).split('\t').next().unwrap());
+        for (place, byte) in changes {
+            *place.get_mut(&mut images) = byte;
+        }
+        let both = Bitmap(&[0b11]);
+        drop(partial_images(&columns(&["json", "int"]), both, both, &images.into(), 0));
+    }
+
+    #[test]
     fn any_code_and_metadata_give_a_definition_or_an_error(
         code: u8, metadata: u16, unsigned: Option<bool>, collation in prop::option::of(0_u32..3_300), shape in prop::option::of(0_u64..10)
     ) {
@@ -243,7 +276,6 @@ proptest! {
             let labels = Some(vec![b"a".as_slice(), b"b"]);
             let column = LogColumn { code, metadata, unsigned, collation, labels, shape, dimensions };
             if let Ok(definition) = ColumnDefinition::from_log("c", server, &column) {
-                prop_assert!(metadata_bytes(server, code).is_some());
                 let name = definition.type_name();
                 let charset = Some("binary");
                 let again = ColumnDefinition::from_catalog("c", server, &name, charset);
