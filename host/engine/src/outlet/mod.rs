@@ -20,6 +20,7 @@
 
 pub mod discard;
 mod error;
+mod fold;
 pub mod lines;
 pub mod postgres;
 pub mod sqlite;

@@ -1,7 +1,7 @@
 //! A replica in a PostgreSQL database.
 //!
 //! Rows, table definitions and the checkpoint are written in one transaction under `synchronous_commit = on`. Writes
-//! of a group are folded per key ([`fold`]) and go out as a few statements over arrays, one array a column, whatever
+//! of a group are folded per key (module `fold`) and go out as a few statements over arrays, one array a column, whatever
 //! the number of rows; so the order of keys among each other is not kept inside a transaction, which nobody can see.
 //! A large source transaction lies in the server's own transaction; here it needs no more memory than its batches.
 //!
@@ -18,7 +18,6 @@
 //! there, and what does not fit is refused, never cut.
 
 mod array;
-mod fold;
 mod ledger;
 mod replica;
 mod server;

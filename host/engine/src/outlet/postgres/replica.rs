@@ -11,12 +11,12 @@ use dovetail_core::value::{Row, Value};
 use tokio_postgres::types::ToSql;
 
 use super::array::{Text, Texts};
-use super::fold::{Fate, Fold};
 use super::ledger;
 use super::server::Server;
 use super::statements::{Place, Table};
 use crate::config;
 use crate::origin::Origin;
+use crate::outlet::fold::{Equality, Fate, Fold};
 use crate::outlet::table::{
     self, Action, Before, Due, Known, Move, Write, available, incomplete, is_behind, missing_row,
 };
@@ -243,7 +243,7 @@ impl Replica {
         if folds.get(&relation.id).is_some_and(is_other) {
             self.flushed(relation, folds).await?;
         }
-        Ok(folds.entry(relation.id).or_insert_with(|| Fold::new(relation)))
+        Ok(folds.entry(relation.id).or_insert_with(|| Fold::new(relation, Equality::ByValue)))
     }
 
     async fn flush_full(
