@@ -44,6 +44,9 @@ const MYSQL: Dialect = Dialect {
     database: false,
 };
 
+const MYSQL_DATABASE: Dialect =
+    Dialect { url: "mysql://USER@HOST:PORT/DATABASE", database: true, ..MYSQL };
+
 const PORT: &str = "a port from 1 to 65535";
 
 /// What was given, before defaults; each part comes from the URL or from a key of its own.
@@ -77,6 +80,17 @@ pub(in crate::config) fn check_mysql(
 ) -> Option<MySqlServer> {
     let Found { host, port, user, password, tls, .. } = find(section, reader, directory, &MYSQL)?;
     Some(MySqlServer { host, port, user, password, tls })
+}
+
+/// As [`check_mysql`], with the database that a connection belongs to.
+pub(in crate::config) fn check_mysql_database(
+    section: &mut Section<'_>,
+    reader: &mut Reader<'_>,
+    directory: &Path,
+) -> Option<(MySqlServer, String)> {
+    let Found { host, port, database, user, password, tls } =
+        find(section, reader, directory, &MYSQL_DATABASE)?;
+    Some((MySqlServer { host, port, user, password, tls }, database?))
 }
 
 /// A server's keys with their defaults.
@@ -121,11 +135,7 @@ fn find(
     Some(Found { host, port, database: parts.database, user, password: parts.password, tls })
 }
 
-fn address(
-    section: &mut Section<'_>,
-    reader: &mut Reader<'_>,
-    dialect: &Dialect,
-) -> Option<Parts> {
+fn address(section: &mut Section<'_>, reader: &mut Reader<'_>, dialect: &Dialect) -> Option<Parts> {
     let mut name = |key| {
         let field =
             section.required(reader, key, "a name, or `url` in place of the single keys")?;
@@ -363,7 +373,9 @@ mod tests {
             assert_eq!(parts.password, Some(Secret::new("p@ss".into())));
             assert_eq!((parts.port, parts.database), (Some(3307), None));
         }
-        for (url, expected) in [("mysql://me@db/shop", "names a database"), ("postgresql://u@h/d", "form mysql:")] {
+        for (url, expected) in
+            [("mysql://me@db/shop", "names a database"), ("postgresql://u@h/d", "form mysql:")]
+        {
             let error = take_apart(url, &MYSQL, percent_decode).map(|_| ()).expect_err(url);
             assert!(error.to_string().contains(expected), "{url}: {error}");
         }
