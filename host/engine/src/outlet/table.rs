@@ -49,6 +49,14 @@ pub(in crate::outlet) fn is_behind(record: &Record, recorded: Option<Lsn>) -> bo
     position.ordinal > 0 && recorded.is_some_and(|recorded| position.commit < recorded)
 }
 
+/// The table that a record is about; a message is about none.
+pub(in crate::outlet) fn relation(record: &Record) -> Option<&Arc<Relation>> {
+    match &record.body {
+        Body::Event(event) => event.change.relation(),
+        Body::Emission { relation, .. } => relation.as_ref(),
+    }
+}
+
 /// What a record asks of a table; `None` for a message, which no table holds.
 pub(in crate::outlet) fn asked(record: &Record) -> Result<Option<Write<'_>>, Error> {
     let (relation, action) = match &record.body {
@@ -333,11 +341,7 @@ pub(in crate::outlet) fn redefines(
 ) -> bool {
     let mut last: Option<&Arc<Relation>> = None;
     delivery.records_for(target).any(|record| {
-        let relation = match &record.body {
-            Body::Event(event) => event.change.relation(),
-            Body::Emission { relation, .. } => relation.as_ref(),
-        };
-        let Some(relation) = relation else { return false };
+        let Some(relation) = relation(record) else { return false };
         // Neighbours share it, so that most rows cost one comparison.
         if last.is_some_and(|last| Arc::ptr_eq(last, relation)) {
             return false;
