@@ -1,18 +1,59 @@
 //! One change of the source, as it crosses every boundary after the decoder.
 
+use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::position::Position;
+use crate::gtid::{mariadb, mysql};
+use crate::position::{Lsn, Position};
 use crate::schema::Relation;
 use crate::value::Row;
 
 /// PostgreSQL's 64-bit transaction id: the stream's 32 bits extended by the epoch.
-#[derive(
-    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize,
-)]
-pub struct TransactionId(pub u64);
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Xid(pub u64);
+
+/// The name of a transaction of the stream, as its source gives it. A fence is tested against it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum TransactionId {
+    /// PostgreSQL.
+    Xid(Xid),
+    /// MySQL with GTIDs.
+    Gtid(mysql::Gtid),
+    MariaDb(mariadb::Gtid),
+    /// A binlog transaction without a GTID: where it starts.
+    Place(Lsn),
+}
+
+impl TransactionId {
+    /// The number that one source counts its transactions with; one without a GTID has none.
+    pub fn number(&self) -> Option<u64> {
+        match self {
+            Self::Xid(Xid(number)) => Some(*number),
+            Self::Gtid(gtid) => Some(gtid.number),
+            Self::MariaDb(gtid) => Some(gtid.sequence),
+            Self::Place(_) => None,
+        }
+    }
+}
+
+impl From<Xid> for TransactionId {
+    fn from(xid: Xid) -> Self {
+        Self::Xid(xid)
+    }
+}
+
+impl fmt::Display for TransactionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Xid(Xid(number)) => fmt::Display::fmt(number, f),
+            Self::Gtid(gtid) => fmt::Display::fmt(gtid, f),
+            Self::MariaDb(gtid) => fmt::Display::fmt(gtid, f),
+            Self::Place(lsn) => fmt::Display::fmt(lsn, f),
+        }
+    }
+}
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Operation {

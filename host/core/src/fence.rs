@@ -1,66 +1,102 @@
 //! Fences: what a view contains, in terms that a streamed transaction can be tested against.
 //!
-//! A fence is PostgreSQL's own description of a snapshot, `pg_current_snapshot()` of the view's transaction, and the
-//! test is the one that the server itself applied to every row of the view. It is exact, and never compares a log
-//! position with visibility: a transaction's commit record can be in the log (and in the stream) long before its rows
-//! become visible, so no position says what a view holds.
+//! What these terms are depends on what a server can say of a view:
 //!
-//! The stream names transactions by 32 bits, a snapshot by 64. [`TransactionId::extend`] joins them.
+//! - PostgreSQL describes it exactly ([`Snapshot`]), and the test is the one that the server itself applied to every row
+//!   of the view. It never compares a log position with visibility: a transaction's commit record can be in the log (and
+//!   in the stream) long before its rows become visible, so no position says what a view holds.
+//! - MariaDB gives a view together with the place in the binlog at which it was opened, while no commit is under way:
+//!   exactly what starts before that place is in the view. So does a view that is opened under a lock which keeps commits
+//!   out. A place that was merely *read* beside a view is no such fence, for the reason above.
+//! - MySQL without a lock says which GTIDs had been executed. A set that is the same before and after a view was opened
+//!   is what the view contains. (A server adds a GTID to the set after it committed in the engine. So a set that was
+//!   read *before* is a lower bound; one that was read *after* may have what the view lacks.)
+//!
+//! A transaction that a fence cannot be asked about (of a source's other kind of name) counts as not contained: to emit
+//! what is in a view already repeats it, to drop what is not loses it.
+//!
+//! The stream of PostgreSQL names transactions by 32 bits, a snapshot by 64. [`Xid::extend`] joins them.
+
+mod snapshot;
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::change::TransactionId;
+pub use self::snapshot::Snapshot;
+use crate::change::{TransactionId, Xid};
+use crate::gtid::mysql::GtidSet;
+use crate::position::Lsn;
 
-/// The transactions that a view contains. Reads and prints as `pg_current_snapshot()` does: `10:20:10,14,15`.
+/// The transactions that a view contains.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Fence {
-    xmin: u64,
-    xmax: u64,
-    /// Sorted, without duplicates, all in `xmin..xmax`.
-    running: Vec<u64>,
+pub enum Fence {
+    /// PostgreSQL. Prints as `pg_current_snapshot()` does.
+    Snapshot(Snapshot),
+    /// Binlog transactions that start before this. Prints as `before 000042:1789`.
+    Before(Lsn),
+    /// MySQL. Prints as `gtids` and the set.
+    Gtids(GtidSet),
 }
 
-/// The text is not what `pg_current_snapshot()` prints.
+/// What every transaction was up to that might be missing in a view that is opened too early.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Mark {
+    /// Those with a smaller id.
+    Xid(Xid),
+    /// Those that start in the log before this.
+    Log(Lsn),
+    /// These.
+    Gtids(GtidSet),
+}
+
+/// The text is not what a fence prints as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not a snapshot of the form 10:20:10,14,15")]
+#[error("not a fence of the form 10:20:10,14,15, `before 000042:1789` or `gtids` with a set")]
 pub struct InvalidFence;
 
+/// A fence of one kind and a mark of another: a defect of the source that made them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("this fence does not say whether a view is behind that mark")]
+pub struct Incomparable;
+
+const BEFORE: &str = "before ";
+const GTIDS: &str = "gtids ";
+
 impl Fence {
-    /// # Errors
-    /// When the bounds are crossed, or a running transaction is outside them or out of order.
-    pub fn new(xmin: u64, xmax: u64, running: Vec<u64>) -> Result<Self, InvalidFence> {
-        let inside = running.iter().all(|xid| (xmin..xmax).contains(xid));
-        if xmin == 0 || xmin > xmax || !inside || !running.is_sorted_by(|a, b| a < b) {
-            return Err(InvalidFence);
+    /// Whether the view shows what this transaction wrote, whose position in the log is `commit`.
+    pub fn contains(&self, transaction: &TransactionId, commit: Lsn) -> bool {
+        match (self, transaction) {
+            (Self::Snapshot(snapshot), TransactionId::Xid(xid)) => snapshot.contains(*xid),
+            (Self::Before(place), _) => commit < *place,
+            (Self::Gtids(gtids), TransactionId::Gtid(gtid)) => gtids.contains(gtid),
+            _ => false,
         }
-        Ok(Self { xmin, xmax, running })
     }
 
-    /// Whether the view shows what this transaction wrote. For a transaction with subtransactions ask with the
-    /// top-level id, which is what the stream carries.
-    pub fn contains(&self, transaction: TransactionId) -> bool {
-        let xid = transaction.0;
-        xid < self.xmin || (xid < self.xmax && self.running.binary_search(&xid).is_err())
-    }
-
-    /// Every transaction below it had ended when the view was opened.
-    pub fn ended_before(&self) -> TransactionId {
-        TransactionId(self.xmin)
+    /// Whether the view shows everything up to the mark.
+    ///
+    /// # Errors
+    /// When the two are of different kinds.
+    pub fn covers(&self, mark: &Mark) -> Result<bool, Incomparable> {
+        match (self, mark) {
+            (Self::Snapshot(snapshot), Mark::Xid(xid)) => Ok(*xid <= snapshot.ended_before()),
+            (Self::Before(place), Mark::Log(mark)) => Ok(mark <= place),
+            (Self::Gtids(gtids), Mark::Gtids(mark)) => Ok(mark.is_subset(gtids)),
+            _ => Err(Incomparable),
+        }
     }
 }
 
 impl fmt::Display for Fence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}:", self.xmin, self.xmax)?;
-        for (index, xid) in self.running.iter().enumerate() {
-            let comma = if index == 0 { "" } else { "," };
-            write!(f, "{comma}{xid}")?;
+        match self {
+            Self::Snapshot(snapshot) => fmt::Display::fmt(snapshot, f),
+            Self::Before(place) => write!(f, "{BEFORE}{place}"),
+            Self::Gtids(gtids) => write!(f, "{GTIDS}{gtids}"),
         }
-        Ok(())
     }
 }
 
@@ -68,18 +104,13 @@ impl FromStr for Fence {
     type Err = InvalidFence;
 
     fn from_str(text: &str) -> Result<Self, InvalidFence> {
-        let number = |text: &str| text.parse::<u64>().map_err(|_| InvalidFence);
-        let mut parts = text.split(':');
-        let (Some(xmin), Some(xmax), Some(running), None) =
-            (parts.next(), parts.next(), parts.next(), parts.next())
-        else {
-            return Err(InvalidFence);
-        };
-        let running = match running {
-            "" => Vec::new(),
-            list => list.split(',').map(number).collect::<Result<_, _>>()?,
-        };
-        Self::new(number(xmin)?, number(xmax)?, running)
+        if let Some(place) = text.strip_prefix(BEFORE) {
+            return place.parse().map(Self::Before).map_err(|_| InvalidFence);
+        }
+        if let Some(gtids) = text.strip_prefix(GTIDS) {
+            return gtids.parse().map(Self::Gtids).map_err(|_| InvalidFence);
+        }
+        text.parse().map(Self::Snapshot)
     }
 }
 
@@ -97,99 +128,83 @@ impl From<Fence> for String {
     }
 }
 
-impl TransactionId {
-    /// The full id of a transaction that the stream names by its lower 32 bits: the nearest to a full id of the same
-    /// time. PostgreSQL never lets ids that are in use drift 2^31 apart, so the nearest is the right one as long as
-    /// the reference is any id that was assigned while the log in question was written or kept.
-    #[must_use]
-    pub fn extend(self, low: u32) -> Self {
-        let reference_low = u32::try_from(self.0 & u64::from(u32::MAX)).expect("masked to 32 bits");
-        let distance = i64::from(low.wrapping_sub(reference_low).cast_signed());
-        // Before the first epoch there is nothing: such an id can only lie ahead.
-        let nearest = self.0.checked_add_signed(distance);
-        Self(nearest.unwrap_or_else(|| u64::from(low)))
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
+    use crate::gtid::mysql;
+
+    const UUID: &str = "3e11fa47-71ca-11e1-9e33-c80aa9429562";
 
     fn fence(text: &str) -> Fence {
         text.parse().unwrap()
     }
 
+    fn gtid(number: u64) -> mysql::Gtid {
+        format!("{UUID}:{number}").parse().unwrap()
+    }
+
+    fn gtids(intervals: &str) -> GtidSet {
+        format!("{UUID}:{intervals}").parse().unwrap()
+    }
+
+    fn log(offset: u64) -> Lsn {
+        Lsn::binlog(0, 42, offset)
+    }
+
     #[test]
-    fn a_fence_reads_back_what_it_prints() {
-        for text in
-            ["1:1:", "10:20:10,14,15", "10:20:", "4294967290:4294967400:4294967295,4294967296"]
-        {
+    fn every_kind_of_fence_reads_back_what_it_prints() {
+        let set = format!("gtids {UUID}:1-7:9");
+        for text in ["10:20:10,14", "before 000042:1789", "before 1.000042:4", &set, "gtids "] {
             assert_eq!(fence(text).to_string(), text);
             let json = serde_json::to_string(&fence(text)).unwrap();
             assert_eq!(json, format!("\"{text}\""));
             assert_eq!(serde_json::from_str::<Fence>(&json).unwrap(), fence(text));
         }
-    }
-
-    #[test]
-    fn what_is_not_a_snapshot_is_refused() {
-        let wrong = [
-            "",
-            ":",
-            "::",
-            "1:2",
-            "1:2:3:4",
-            "0:1:",
-            "5:4:",
-            "1:9:9",
-            "3:9:2",
-            "1:9:4,4",
-            "1:9:5,4",
-            "1:9:4,",
-            "1:9:,4",
-            "1:9:x",
-            "-1:9:",
-            "1:99999999999999999999:",
-        ];
-        for text in wrong {
-            assert_eq!(text.parse::<Fence>(), Err(InvalidFence), "{text}");
+        for wrong in ["", "before", "before ", "before 42:4", "gtids", "gtids x", "10:20"] {
+            assert_eq!(wrong.parse::<Fence>(), Err(InvalidFence), "{wrong}");
         }
     }
 
     #[test]
-    fn a_view_contains_what_had_ended_when_it_was_opened() {
-        let fence = fence("10:20:10,14,15");
-        for inside in [1, 9, 11, 13, 16, 19] {
-            assert!(fence.contains(TransactionId(inside)), "{inside}");
+    fn each_kind_is_asked_in_its_own_terms() {
+        let snapshot = fence("10:20:14");
+        for (xid, inside) in [(13, true), (14, false), (20, false)] {
+            assert_eq!(snapshot.contains(&Xid(xid).into(), Lsn::ZERO), inside, "{xid}");
         }
-        for outside in [10, 14, 15, 20, 21, u64::MAX] {
-            assert!(!fence.contains(TransactionId(outside)), "{outside}");
+        let before = Fence::Before(log(100));
+        let named = TransactionId::Gtid(gtid(8));
+        for transaction in [named, TransactionId::Place(log(99))] {
+            assert!(before.contains(&transaction, log(99)));
+            assert!(
+                !before.contains(&transaction, log(100)),
+                "it starts where the view was opened"
+            );
+            assert!(!before.contains(&transaction, Lsn::binlog(0, 43, 4)));
+            assert!(!before.contains(&transaction, Lsn::binlog(1, 1, 4)), "after a fail-over");
         }
+        let executed = Fence::Gtids(gtids("1-7:9"));
+        for (number, inside) in [(7, true), (8, false), (9, true), (10, false)] {
+            let transaction = TransactionId::Gtid(gtid(number));
+            assert_eq!(executed.contains(&transaction, log(4)), inside, "{number}");
+        }
+        assert!(!executed.contains(&TransactionId::Place(log(4)), log(4)));
+        assert!(!snapshot.contains(&TransactionId::Place(log(4)), log(4)));
     }
 
     #[test]
-    fn a_transaction_id_is_extended_over_the_wrap() {
-        const EPOCH: u64 = 1 << 32;
-        let extend = |reference: u64, low: u32| TransactionId(reference).extend(low).0;
-        assert_eq!(extend(1000, 1001), 1001);
-        assert_eq!(extend(1000, 3), 3);
-        assert_eq!(extend(EPOCH - 1, 3), EPOCH + 3, "the stream wrapped after the reference");
-        assert_eq!(extend(EPOCH + 3, u32::MAX), EPOCH - 1, "the stream is still behind the wrap");
-        assert_eq!(extend(7 * EPOCH + 5, 4), 7 * EPOCH + 4);
-        assert_eq!(extend(3, u32::MAX), EPOCH - 1, "nothing lies before the first epoch");
-    }
-
-    proptest! {
-        #[test]
-        fn any_id_within_half_an_epoch_of_the_reference_is_restored(
-            reference in (1_u64 << 31)..(1 << 60),
-            distance in -((1_i64 << 31) - 1)..(1 << 31),
-        ) {
-            let id = reference.checked_add_signed(distance).unwrap();
-            let low = u32::try_from(id & u64::from(u32::MAX)).unwrap();
-            prop_assert_eq!(TransactionId(reference).extend(low).0, id);
-        }
+    fn a_view_is_good_if_it_covers_the_mark() {
+        let covers = |fence: &Fence, mark: Mark| fence.covers(&mark);
+        let snapshot = fence("10:20:10,14");
+        assert_eq!(covers(&snapshot, Mark::Xid(Xid(10))), Ok(true));
+        assert_eq!(covers(&snapshot, Mark::Xid(Xid(11))), Ok(false), "10 was running");
+        let before = Fence::Before(log(100));
+        assert_eq!(covers(&before, Mark::Log(log(100))), Ok(true));
+        assert_eq!(covers(&before, Mark::Log(log(101))), Ok(false));
+        let executed = Fence::Gtids(gtids("1-7:9"));
+        assert_eq!(covers(&executed, Mark::Gtids(gtids("1-5:9"))), Ok(true));
+        assert_eq!(covers(&executed, Mark::Gtids(GtidSet::default())), Ok(true));
+        assert_eq!(covers(&executed, Mark::Gtids(gtids("1-8"))), Ok(false));
+        assert_eq!(covers(&executed, Mark::Log(log(4))), Err(Incomparable));
+        assert_eq!(covers(&snapshot, Mark::Log(log(4))), Err(Incomparable));
     }
 }

@@ -13,6 +13,7 @@
 //! | [`batch`] | what is handed on in one go, and what it closes |
 //! | [`decode`] | PostgreSQL formats: rows of COPY, messages of pgoutput |
 //! | [`transaction`] | the stream: events with positions, and what closes them |
+//! | [`gtid`] | a transaction's name on every server: MySQL's sets, MariaDB's domains |
 //! | [`fence`] | what a view contains |
 //! | [`seam`] | the hand-over from the scan to the stream |
 //! | [`frame`] | a batch as one run of bytes, for plugins |
@@ -23,6 +24,7 @@ pub mod change;
 pub mod decode;
 pub mod fence;
 pub mod frame;
+pub mod gtid;
 pub mod key;
 pub mod lane;
 pub mod outcome;

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::change::{Change, Event, TransactionId};
+use crate::change::{Change, Event, Xid};
 use crate::decode::pgoutput::{self, InvalidMessage, Message, Old, Tuple};
 use crate::decode::relations::{
     InvalidRow, NotDescribed, OldRow, RawRelation, Relations, UnknownType,
@@ -70,7 +70,7 @@ pub struct Builder {
     relations: Relations,
     open: Option<Open>,
     /// The latest transaction id, by which the next one of 32 bits is extended.
-    latest: TransactionId,
+    latest: Xid,
 }
 
 /// The transaction that is being sent.
@@ -78,7 +78,7 @@ pub struct Builder {
 struct Open {
     commit: Lsn,
     commit_time_micros: i64,
-    transaction: TransactionId,
+    transaction: Xid,
     /// Of the latest change.
     ordinal: u32,
 }
@@ -86,7 +86,7 @@ struct Open {
 impl Builder {
     /// `reference` is a transaction id at most two billion away from the first of the stream: the source's current one
     /// will do, as the server never lets ids that are further apart live side by side.
-    pub fn new(reference: TransactionId) -> Self {
+    pub fn new(reference: Xid) -> Self {
         Self { relations: Relations::default(), open: None, latest: reference }
     }
 
@@ -117,7 +117,7 @@ impl Builder {
         match pgoutput::message(payload)? {
             Message::Begin { commit, commit_time_micros, transaction } => {
                 self.outside("begin")?;
-                self.latest = extend(transaction, self.latest);
+                self.latest = self.latest.extend(transaction);
                 let transaction = self.latest;
                 self.open = Some(Open { commit, commit_time_micros, transaction, ordinal: 0 });
             }
@@ -200,7 +200,7 @@ impl Builder {
         events.push(Event {
             position: Position { commit, ordinal: open.ordinal },
             commit_time_micros: open.commit_time_micros,
-            transaction: Some(open.transaction),
+            transaction: Some(open.transaction.into()),
             redelivery: false,
             change,
         });
@@ -279,16 +279,6 @@ fn require(relation: &Relation, has_key: bool) -> Result<(), Error> {
 fn same_key(relation: &Relation, before: &Row, after: &Row) -> bool {
     relation.key.iter().all(|column| before.get(*column) == after.get(*column))
         || Key::of(relation, before) == Key::of(relation, after)
-}
-
-/// The 64-bit transaction id nearest to `near` that ends in these 32 bits.
-pub fn extend(transaction: u32, near: TransactionId) -> TransactionId {
-    const EPOCH: u64 = 1 << 32;
-    let same_epoch = near.0 & !(EPOCH - 1) | u64::from(transaction);
-    let candidates =
-        [Some(same_epoch), same_epoch.checked_sub(EPOCH), same_epoch.checked_add(EPOCH)];
-    let nearest = candidates.into_iter().flatten().min_by_key(|id| id.abs_diff(near.0));
-    TransactionId(nearest.unwrap_or(same_epoch))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use dovetail::lanes::{Joined, Lanes, Work};
 use dovetail::plugins::Plugins;
 use dovetail_core::batch::Closing;
-use dovetail_core::change::{Change, Event, TransactionId};
+use dovetail_core::change::{Change, Event, Xid};
 use dovetail_core::lane;
 use dovetail_core::outcome::Body;
 use dovetail_core::position::{Lsn, Position};
@@ -36,7 +36,7 @@ fn event(ordinal: u32, change: Change) -> Event {
     Event {
         position: Position { commit: Lsn::new(100), ordinal },
         commit_time_micros: 0,
-        transaction: Some(TransactionId(7)),
+        transaction: Some(Xid(7).into()),
         redelivery: false,
         change,
     }

@@ -151,8 +151,8 @@ impl Instance {
         let host = self.store.data_mut();
         host.clock_micros = first.event.commit_time_micros;
         let position = first.event.position;
-        host.random =
-            Random(position.commit.offset().rotate_left(32) ^ u64::from(position.ordinal));
+        let place = position.commit.file().rotate_left(16) ^ position.commit.offset();
+        host.random = Random(place.rotate_left(32) ^ u64::from(position.ordinal));
         let call = Call { lane: self.lane, sequence };
         let replies = match &self.form {
             Form::Typed(guest) => typed_form::process(&mut self.store, guest, call, &entries)?,

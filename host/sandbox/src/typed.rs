@@ -116,7 +116,7 @@ fn event<'a>(event: &'a Event, images: &'a Images<'a>) -> types::Event<'a> {
     let change = &event.change;
     types::Event {
         position: types::Position {
-            high: 0,
+            high: event.position.commit.file(),
             low: event.position.commit.offset(),
             ordinal: event.position.ordinal,
         },
@@ -125,7 +125,7 @@ fn event<'a>(event: &'a Event, images: &'a Images<'a>) -> types::Event<'a> {
             .relation()
             .map(|relation| types::RelationRef { id: relation.id.0, version: relation.version }),
         commit_time: event.commit_time_micros,
-        transaction: event.transaction.map(|transaction| transaction.0),
+        transaction: event.transaction.and_then(|transaction| transaction.number()),
         redelivery: event.redelivery,
         moved: matches!(
             change,

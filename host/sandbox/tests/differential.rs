@@ -6,7 +6,7 @@ mod support;
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
-use dovetail_core::change::{Change, Event, TransactionId};
+use dovetail_core::change::{Change, Event, Xid};
 use dovetail_core::outcome::{Outcome, Payload};
 use dovetail_core::position::{Lsn, Position};
 use dovetail_core::schema::{Column, Initial, Kind, Relation, RelationId, TableName};
@@ -147,7 +147,7 @@ fn event() -> impl Strategy<Value = Event> {
         |((commit, ordinal, commit_time_micros), transaction, redelivery, change)| Event {
             position: Position { commit: Lsn::new(commit), ordinal },
             commit_time_micros,
-            transaction: transaction.map(TransactionId),
+            transaction: transaction.map(|xid| Xid(xid).into()),
             redelivery,
             change,
         },

@@ -6,8 +6,8 @@
 
 use std::collections::BTreeSet;
 
-use dovetail_core::change::TransactionId;
-use dovetail_core::fence::Fence;
+use dovetail_core::change::{TransactionId, Xid};
+use dovetail_core::fence::{Fence, Snapshot};
 use dovetail_core::position::Lsn;
 use dovetail_core::schema::TableName;
 
@@ -233,7 +233,8 @@ impl Database {
         let xmax = self.ended + 1;
         let running: BTreeSet<u64> = self.is_running().filter(|xid| *xid < xmax).collect();
         let xmin = running.first().copied().unwrap_or(xmax);
-        Fence::new(xmin, xmax, running.into_iter().collect()).expect("built as the server does")
+        let snapshot = Snapshot::new(xmin, xmax, running.into_iter().collect());
+        Fence::Snapshot(snapshot.expect("built as the server does"))
     }
 
     fn rows(&self, view: &View) -> Rows {
@@ -284,7 +285,7 @@ impl Database {
 
 impl Logged {
     pub(super) fn id(&self) -> TransactionId {
-        TransactionId(self.xid)
+        Xid(self.xid).into()
     }
 }
 

@@ -137,7 +137,7 @@ impl Engine {
             let Some(table) = wanted.iter().find(|it| *it.name.name == *change.table()) else {
                 continue;
             };
-            let verdict = self.seam.judge(table.id, logged.id());
+            let verdict = self.seam.judge(table.id, &logged.id(), commit);
             if verdict == Verdict::Drop && bug != Some(Bug::NoFenceOnRescan) {
                 judged.dropped = true;
                 continue;

@@ -1,10 +1,13 @@
 //! The steps of the small world.
 
 use dovetail_core::batch::Closing;
-use dovetail_core::change::TransactionId;
+use dovetail_core::change::Xid;
+use dovetail_core::fence::Mark;
 use dovetail_core::position::Lsn;
 use dovetail_core::schema::TableName;
-use dovetail_core::seam::{self, Action, Input, Pin, Record, Recorded, Refusal, Slot, Start, View};
+use dovetail_core::seam::{
+    self, Action, Input, Log, Pin, Record, Recorded, Refusal, Slot, Start, View,
+};
 
 use super::World;
 use super::bug::Bug;
@@ -84,7 +87,7 @@ impl World {
             steps.push(Step::Crash);
         }
         if self.view_losses_left > 0 && engine.stream.is_none() {
-            let creating = engine.todo.contains(&Action::CreateSlot);
+            let creating = engine.todo.contains(&Action::TakePin);
             let held =
                 engine.exported.is_some() || engine.view.is_some() || engine.settling.is_some();
             if creating || held {
@@ -100,7 +103,7 @@ impl World {
     fn can_perform(&self, engine: &Engine) -> bool {
         match engine.todo.front() {
             None => false,
-            Some(Action::CreateSlot) => self.database.can_create_slot(),
+            Some(Action::TakePin) => self.database.can_create_slot(),
             Some(_) => true,
         }
     }
@@ -118,7 +121,7 @@ impl Stepping<'_> {
                         let view = self.world.database.open_view();
                         self.engine().view = Some(view);
                     }
-                    self.apply(Input::Settled { before: TransactionId(before) });
+                    self.apply(Input::Settled { mark: Mark::Xid(Xid(before)) });
                 }
             }
             Step::ReadChunk(table) => self.read_chunk(table),
@@ -176,22 +179,22 @@ impl Stepping<'_> {
         let tables = wanted.iter().map(|it| (it.name.clone(), Some(it.id))).collect();
         self.world.engine = Some(Engine::new(self.world.store.clone()));
         let mode = self.scenario.mode;
-        self.apply(Input::Start(Start { tables, mode, slot, outlet, log_end }));
+        self.apply(Input::Start(Start { tables, mode, log: Log::Slot(slot), outlet, log_end }));
     }
 
     fn perform(&mut self) {
         let Some(action) = self.engine().todo.pop_front() else { return };
         match action {
             Action::Save(step) => self.save(step),
-            Action::DropSlot => {
+            Action::DropPin => {
                 self.world.database.slot = None;
                 self.situations.push(Situation::LeftoverSlotDropped);
-                self.apply(Input::SlotDropped);
+                self.apply(Input::PinDropped);
             }
-            Action::CreateSlot => self.create_slot(),
+            Action::TakePin => self.create_slot(),
             Action::Settle => {
                 if self.bug == Some(Bug::NoSettling) {
-                    self.apply(Input::Settled { before: TransactionId(0) });
+                    self.apply(Input::Settled { mark: Mark::Xid(Xid(0)) });
                 } else {
                     let before = self.world.database.burn_xid();
                     self.engine().settling = Some(before);
@@ -244,7 +247,7 @@ impl Stepping<'_> {
         }
         let (consistent_point, view) = self.world.database.create_slot();
         self.engine().exported.get_or_insert(view);
-        self.apply(Input::SlotCreated { consistent_point });
+        self.apply(Input::Pinned { at: consistent_point, view: true });
     }
 
     fn open_later_view(&mut self) {

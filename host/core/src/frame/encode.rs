@@ -163,11 +163,10 @@ impl Entry<'_> {
         fields.put(before.to_le_bytes());
         fields.put(after.to_le_bytes());
         fields.put(event.position.ordinal.to_le_bytes());
-        // The high half of a position is for sources whose log is a row of files.
-        fields.put(0_u64.to_le_bytes());
+        fields.put(event.position.commit.file().to_le_bytes());
         fields.put(event.position.commit.offset().to_le_bytes());
         fields.put(event.commit_time_micros.to_le_bytes());
-        fields.put(event.transaction.map_or(0, |transaction| transaction.0).to_le_bytes());
+        fields.put(transaction(event).unwrap_or(0).to_le_bytes());
         out.extend_from_slice(&row);
         Ok(())
     }
@@ -199,6 +198,11 @@ const fn operation_number(operation: Operation) -> u8 {
     }
 }
 
+/// The number of its transaction; one that only has a place counts as none.
+fn transaction(event: &Event) -> Option<u64> {
+    event.transaction.and_then(|transaction| transaction.number())
+}
+
 fn flags(event: &Event) -> u8 {
     let flag = |set: bool, flag: u8| if set { flag } else { 0 };
     let moved = matches!(
@@ -209,7 +213,7 @@ fn flags(event: &Event) -> u8 {
     flag(event.redelivery, FLAG_REDELIVERY)
         | flag(moved, FLAG_MOVED)
         | flag(transactional, FLAG_TRANSACTIONAL)
-        | flag(event.transaction.is_some(), FLAG_HAS_TRANSACTION)
+        | flag(transaction(event).is_some(), FLAG_HAS_TRANSACTION)
         | flag(event.change.relation().is_some(), FLAG_HAS_RELATION)
 }
 

@@ -1,22 +1,45 @@
 //! Whether a start can go on from what is recorded, without losing or inventing anything (I7).
 //!
-//! Four parties remember a position: the record, the outlet, the slot and the server's log. Going on is safe only in
-//! this order: slot <= record <= outlet <= end of the log. Each pair out of order has a refusal of its own, because
-//! each has another cause and another cure. In particular the server does not complain when a slot stands past the
-//! position that is asked for: it silently skips what lies between.
+//! Four parties remember a position: the record, the outlet, what the server keeps of the log (from a slot on, or from
+//! its oldest file on) and the log's end. Going on is safe only in this order: kept from <= record <= outlet <= end. Each
+//! pair out of order has a refusal of its own, because each has another cause and another cure. In particular PostgreSQL
+//! does not complain when a slot stands past the position that is asked for: it silently skips what lies between.
+//!
+//! All that compares positions of one log. A binlog's positions are of one server, so first of all it has to be the same
+//! server, or one that the source found to continue it ([`Continuity`]). At another server, where positions are of a
+//! later epoch:
+//! - the stream goes on from the record and not from an outlet that is ahead of it: the place of the outlet's position
+//!   in the other log is not known. What lies between comes again, flagged.
+//! - a fence that may still be asked names places or transactions of the log before, with a horizon there, which the
+//!   first checkpoint of the new epoch would pass though transactions of the fence are yet to come. So tables with such a
+//!   fence are scanned again ([`fenced_elsewhere`]).
 
 use std::collections::BTreeSet;
 
 use crate::position::Lsn;
 use crate::schema::{RelationId, TableName};
 
-use super::protocol::{Mode, Recorded, Refusal, Slot, Start};
+use super::protocol::{Continuity, Log, Mode, Recorded, Refusal, Slot, Start};
 use super::record::{Pin, Record, Scan};
 
 /// Where the stream goes on; `None` before there is a pin.
-pub(super) fn resume_position(record: &Record, outlet: Option<Lsn>) -> Option<Lsn> {
+pub(super) fn resume_position(record: &Record, start: &Start) -> Option<Lsn> {
     let Pin::At(pin) = record.pin else { return None };
-    Some(pin).max(record.checkpoint).max(outlet)
+    Some(pin).max(record.checkpoint).max(outlet_position(start))
+}
+
+/// What the outlet says of where to go on in this log.
+pub(super) fn outlet_position(start: &Start) -> Option<Lsn> {
+    start.outlet.position().filter(|_| !is_elsewhere(start))
+}
+
+fn is_elsewhere(start: &Start) -> bool {
+    matches!(start.log, Log::Files { continuity: Continuity::Elsewhere, .. })
+}
+
+/// Tables that are done by a fence of another server's log.
+pub(super) fn fenced_elsewhere(record: &Record, start: &Start) -> BTreeSet<TableName> {
+    record.fenced().filter(|_| is_elsewhere(start)).cloned().collect()
 }
 
 pub(super) fn examine(record: &Record, start: &Start) -> Result<(), Refusal> {
@@ -27,8 +50,8 @@ pub(super) fn examine(record: &Record, start: &Start) -> Result<(), Refusal> {
             let saved = record.checkpoint.unwrap_or(pin).max(pin);
             examine_resumption(saved, record.checkpoint.is_some(), start)
         }
-        Pin::None if start.slot != Slot::Absent => Err(Refusal::SlotTaken),
-        Pin::Intended if !may_be_ours(start.slot) => Err(Refusal::SlotTaken),
+        Pin::None if !is_free(start.log) => Err(Refusal::SlotTaken),
+        Pin::Intended if !may_be_ours(start.log) => Err(Refusal::SlotTaken),
         Pin::None | Pin::Intended => match start.outlet.position() {
             Some(recorded) => Err(Refusal::StateMissing { recorded }),
             None => Ok(()),
@@ -46,13 +69,14 @@ fn examine_tables(record: &Record, start: &Start) -> Result<(), Refusal> {
     if tables.is_empty() { Ok(()) } else { Err(Refusal::Replaced { tables }) }
 }
 
+/// Whether nothing stands in the way of a pin. Binlog files are there for everybody.
+fn is_free(log: Log) -> bool {
+    matches!(log, Log::Slot(Slot::Absent) | Log::Files { .. })
+}
+
 /// Whether a slot may be what a killed creation left: nobody has streamed from such a one.
-fn may_be_ours(slot: Slot) -> bool {
-    match slot {
-        Slot::Absent => true,
-        Slot::Present { streamed, .. } => !streamed,
-        Slot::Lost => false,
-    }
+fn may_be_ours(log: Log) -> bool {
+    is_free(log) || matches!(log, Log::Slot(Slot::Present { streamed: false, .. }))
 }
 
 /// Streaming alone would leave a table for ever as a scan left it that did not end.
@@ -61,13 +85,15 @@ fn examine_mode(record: &Record, start: &Start) -> Result<(), Refusal> {
         return Ok(());
     }
     let begun = |table: &&TableName| matches!(record.tables.get(table), Some(Scan::Due { attempts }) if *attempts > 0);
-    let tables: BTreeSet<_> = start.tables.keys().filter(begun).cloned().collect();
+    let begun = start.tables.keys().filter(begun).cloned();
+    let tables: BTreeSet<_> = begun.chain(fenced_elsewhere(record, start)).collect();
     if tables.is_empty() { Ok(()) } else { Err(Refusal::ScanUnfinished { tables }) }
 }
 
 fn examine_resumption(saved: Lsn, delivered: bool, start: &Start) -> Result<(), Refusal> {
     let log_end = start.log_end;
-    let from = start.outlet.position().map_or(saved, |recorded| recorded.max(saved));
+    let from = outlet_position(start).map_or(saved, |recorded| recorded.max(saved));
+    examine_continuity(from, start.log)?;
     if from > log_end {
         return Err(Refusal::ServerBehind { position: from, log_end });
     }
@@ -80,12 +106,32 @@ fn examine_resumption(saved: Lsn, delivered: bool, start: &Start) -> Result<(), 
         }
         _ => {}
     }
-    match start.slot {
-        Slot::Absent => Err(Refusal::SlotMissing { from }),
-        Slot::Lost => Err(Refusal::SlotLost { from }),
-        Slot::Present { confirmed, .. } if confirmed > from => {
+    examine_log(from, start.log)
+}
+
+/// Before positions are compared at all: whether they are of one log.
+fn examine_continuity(from: Lsn, log: Log) -> Result<(), Refusal> {
+    let Log::Files { first, continuity } = log else { return Ok(()) };
+    match continuity {
+        Continuity::Same | Continuity::Elsewhere => Ok(()),
+        Continuity::Purged => Err(Refusal::LogPurged { from, to: first }),
+        Continuity::Behind => Err(Refusal::ServerLacks { position: from }),
+        Continuity::Diverged => Err(Refusal::ServerDiverged { position: from }),
+        Continuity::Reset => Err(Refusal::LogReset { from }),
+    }
+}
+
+fn examine_log(from: Lsn, log: Log) -> Result<(), Refusal> {
+    match log {
+        Log::Slot(Slot::Absent) => Err(Refusal::SlotMissing { from }),
+        Log::Slot(Slot::Lost) => Err(Refusal::SlotLost { from }),
+        Log::Slot(Slot::Present { confirmed, .. }) if confirmed > from => {
             Err(Refusal::SlotAhead { from, to: confirmed })
         }
-        Slot::Present { .. } => Ok(()),
+        // Another server's first file says nothing about a position of the server before.
+        Log::Files { first, continuity: Continuity::Same } if first > from => {
+            Err(Refusal::LogPurged { from, to: first })
+        }
+        Log::Slot(Slot::Present { .. }) | Log::Files { .. } => Ok(()),
     }
 }

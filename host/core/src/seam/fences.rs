@@ -37,13 +37,17 @@ impl Fences {
         self.0.is_empty()
     }
 
-    pub fn judge(&self, relation: RelationId, transaction: TransactionId) -> Verdict {
+    /// Of a change in the transaction at `commit`.
+    pub fn judge(&self, relation: RelationId, transaction: &TransactionId, commit: Lsn) -> Verdict {
         if self.0.is_empty() {
             return Verdict::Emit;
         }
         match self.0.binary_search_by_key(&relation, |(relation, _)| *relation) {
             Ok(index)
-                if self.0.get(index).is_some_and(|(_, it)| it.fence.contains(transaction)) =>
+                if self
+                    .0
+                    .get(index)
+                    .is_some_and(|(_, it)| it.fence.contains(transaction, commit)) =>
             {
                 Verdict::Drop
             }

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::change::TransactionId;
-use crate::fence::Fence;
+use crate::fence::{Fence, Mark};
 use crate::position::Lsn;
 use crate::schema::{RelationId, TableName};
 
-use super::examination::{examine, resume_position};
+use super::examination::{examine, fenced_elsewhere, outlet_position, resume_position};
 use super::fences::{Fences, Verdict};
-use super::protocol::{Action, Due, Input, Mode, Refusal, Slot, Start, View};
+use super::protocol::{Action, Due, Input, Log, Mode, Refusal, Slot, Start, View};
 use super::record::{Fenced, Pin, Record, Step};
 use super::scanning::{Complete, Scanning};
 
@@ -24,7 +24,7 @@ pub struct Seam {
     start: Option<Start>,
     /// Whether an earlier life may have delivered changes of the stream.
     streamed_before: bool,
-    /// Whether the snapshot that was exported with the slot still exists.
+    /// Whether the view that came with the pin still exists.
     pinned_view: bool,
     /// Tables whose rows are all durable, while that is being saved.
     completing: BTreeSet<TableName>,
@@ -38,7 +38,7 @@ enum State {
     Marking,
     Intending,
     Dropping,
-    Creating,
+    Taking,
     Forgoing,
     Pinning,
     Skipping,
@@ -54,10 +54,10 @@ enum State {
 }
 
 /// The view that was asked for.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 enum Opening {
     Pinned,
-    Later { settled: TransactionId },
+    Later { settled: Mark },
 }
 
 /// The view that is open.
@@ -82,9 +82,9 @@ impl State {
             Self::Idle => "not started",
             Self::Marking => "saving which tables are scanned again",
             Self::Intending => "saving the intent",
-            Self::Dropping => "dropping the slot",
-            Self::Creating => "creating the slot",
-            Self::Forgoing => "saving that there is no slot",
+            Self::Dropping => "dropping the pin",
+            Self::Taking => "taking the pin",
+            Self::Forgoing => "saving that there is no pin",
             Self::Pinning => "saving the pin",
             Self::Skipping => "saving which tables are not scanned",
             Self::Settling => "waiting for running transactions",
@@ -111,9 +111,9 @@ impl Seam {
         }
     }
 
-    /// The verdict on one change of the stream.
-    pub fn judge(&self, relation: RelationId, transaction: TransactionId) -> Verdict {
-        self.fences.judge(relation, transaction)
+    /// The verdict on one change of the stream, in the transaction at `commit`.
+    pub fn judge(&self, relation: RelationId, transaction: &TransactionId, commit: Lsn) -> Verdict {
+        self.fences.judge(relation, transaction, commit)
     }
 
     /// For a reader that judges in a task of its own: complete from [`Action::Stream`] on.
@@ -134,19 +134,19 @@ impl Seam {
             (State::Stopped, _) => Vec::new(),
             (State::Idle, Input::Start(start)) => self.started(start),
             (state, Input::Saved(step)) => self.saved(state, step),
-            (State::Dropping, Input::SlotDropped) => self.create_slot(),
-            (State::Creating, Input::SlotCreated { consistent_point }) => {
-                self.pinned_view = true;
+            (State::Dropping, Input::PinDropped) => self.take_pin(),
+            (State::Taking, Input::Pinned { at, view }) => {
+                self.pinned_view = view;
                 self.state = State::Pinning;
-                vec![Action::Save(Step::Pin(consistent_point))]
+                vec![Action::Save(Step::Pin(at))]
             }
             // So that only a kill leaves the intent behind, by which a slot of that name is taken for ours.
-            (State::Creating, Input::SlotNotCreated) => {
+            (State::Taking, Input::NotPinned) => {
                 self.state = State::Forgoing;
                 vec![Action::Save(Step::Forgo)]
             }
-            (State::Settling, Input::Settled { before }) => {
-                self.state = State::Opening(Opening::Later { settled: before });
+            (State::Settling, Input::Settled { mark }) => {
+                self.state = State::Opening(Opening::Later { settled: mark });
                 vec![Action::OpenView(View::Later)]
             }
             (State::Opening(Opening::Pinned), Input::PinnedViewOpened) => {
@@ -155,12 +155,11 @@ impl Seam {
             (
                 State::Opening(Opening::Later { settled }),
                 Input::LaterViewOpened { fence, horizon },
-            ) => {
-                if fence.ended_before() < settled {
-                    return self.settle();
-                }
-                self.attempt(Sight::Later { fence, horizon })
-            }
+            ) => match fence.covers(&settled) {
+                Ok(true) => self.attempt(Sight::Later { fence, horizon }),
+                Ok(false) => self.settle(),
+                Err(_) => self.out_of_order(name, "its fence and the mark are of different kinds"),
+            },
             (
                 State::Scanning(sight, mut scanning),
                 Input::ChunksPlanned { table, relation, count },
@@ -199,12 +198,14 @@ impl Seam {
         vec![Action::Save(Step::Again(again))]
     }
 
-    /// Done tables that are read again all the same: every one in mode `always`, and those that are not wanted now, so
-    /// that they are not taken for complete when they are wanted once more.
+    /// Done tables that are read again all the same: every one in mode `always`; those that are not wanted now, so that
+    /// they are not taken for complete when they are wanted once more; and those with a fence of another server's log.
     fn scanned_again(&self, start: &Start) -> BTreeSet<TableName> {
         let again =
             |table: &&TableName| start.mode == Mode::Always || !start.tables.contains_key(*table);
-        self.record.relations().map(|(table, _)| table).filter(again).cloned().collect()
+        let mut tables = fenced_elsewhere(&self.record, start);
+        tables.extend(self.record.relations().map(|(table, _)| table).filter(again).cloned());
+        tables
     }
 
     fn reach_pin(&mut self) -> Vec<Action> {
@@ -213,22 +214,22 @@ impl Seam {
                 self.state = State::Intending;
                 vec![Action::Save(Step::Intend)]
             }
-            Pin::Intended => match self.start.as_ref().map(|start| start.slot) {
-                Some(Slot::Absent) | None => self.create_slot(),
-                Some(Slot::Present { .. } | Slot::Lost) => self.drop_slot(),
+            Pin::Intended => match self.start.as_ref().map(|start| start.log) {
+                Some(Log::Slot(Slot::Absent) | Log::Files { .. }) | None => self.take_pin(),
+                Some(Log::Slot(Slot::Present { .. } | Slot::Lost)) => self.drop_pin(),
             },
             Pin::At(_) => self.reach_rows(),
         }
     }
 
-    fn create_slot(&mut self) -> Vec<Action> {
-        self.state = State::Creating;
-        vec![Action::CreateSlot]
+    fn take_pin(&mut self) -> Vec<Action> {
+        self.state = State::Taking;
+        vec![Action::TakePin]
     }
 
-    fn drop_slot(&mut self) -> Vec<Action> {
+    fn drop_pin(&mut self) -> Vec<Action> {
         self.state = State::Dropping;
-        vec![Action::DropSlot]
+        vec![Action::DropPin]
     }
 
     /// From a saved pin on: what is due is scanned, then the log is streamed.
@@ -321,7 +322,7 @@ impl Seam {
                 self.fences = Fences::of(&self.record);
                 self.reach_pin()
             }
-            (State::Intending, Step::Intend) => self.create_slot(),
+            (State::Intending, Step::Intend) => self.take_pin(),
             (State::Forgoing, Step::Forgo) => self.stay(State::Stopped),
             (State::Pinning, Step::Pin(_)) => self.reach_rows(),
             (State::Skipping, Step::Skip(_)) => self.stream(),
@@ -348,9 +349,8 @@ impl Seam {
     fn view_lost(&mut self, state: State) -> Vec<Action> {
         self.pinned_view = false;
         match state {
-            // Whether the slot was made is not known.
-            State::Creating => self.drop_slot(),
-            State::Dropping => self.drop_slot(),
+            // Whether the server holds one is not known.
+            State::Taking | State::Dropping => self.drop_pin(),
             State::Attempting(_) => self.stay(State::Abandoning),
             State::Settling | State::Opening(_) | State::Scanning(..) => self.reach_rows(),
             state => self.stay(state),
@@ -358,9 +358,10 @@ impl Seam {
     }
 
     fn stream(&mut self) -> Vec<Action> {
-        let outlet = self.start.as_ref().and_then(|start| start.outlet.position());
-        let log_end = self.start.as_ref().map(|start| start.log_end);
-        let from = resume_position(&self.record, outlet).unwrap_or_default();
+        let start = self.start.as_ref();
+        let outlet = start.and_then(outlet_position);
+        let log_end = start.map(|start| start.log_end);
+        let from = start.and_then(|start| resume_position(&self.record, start)).unwrap_or_default();
         let again_before = log_end.filter(|_| self.streamed_before).unwrap_or(from);
         let streaming = Streaming { saving: None, waiting: outlet, finishing: false };
         let mut actions = vec![Action::Stream { from, again_before }];

@@ -119,5 +119,7 @@ mod tests;
 
 pub use fences::{Fences, Verdict};
 pub use machine::Seam;
-pub use protocol::{Action, Due, Input, Mode, Recorded, Refusal, Slot, Start, View};
+pub use protocol::{
+    Action, Continuity, Due, Input, Log, Mode, Recorded, Refusal, Slot, Start, View,
+};
 pub use record::{Fenced, Pin, Record, Scan, Step};

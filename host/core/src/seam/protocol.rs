@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::batch::ChunkId;
-use crate::change::TransactionId;
-use crate::fence::Fence;
+use crate::fence::{Fence, Mark};
 use crate::position::Lsn;
 use crate::schema::{RelationId, TableName};
 
@@ -35,6 +34,39 @@ pub enum Slot {
     Lost,
 }
 
+/// What the server holds of the log for this pipeline, as it shows it at the start.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Log {
+    /// PostgreSQL keeps what a slot of ours still needs.
+    Slot(Slot),
+    /// MySQL and MariaDB keep files for everybody, and remove the oldest ones by their age.
+    Files {
+        /// Where the oldest file begins.
+        first: Lsn,
+        continuity: Continuity,
+    },
+}
+
+/// Whether a server's binlog is the one that this pipeline stands in. There is nothing to continue before there is a
+/// pin; it is [`Same`](Self::Same) then.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Continuity {
+    /// The same server, and its files have not begun anew: positions mean what they meant.
+    Same,
+    /// Another server that has all that was read, and the log of what follows. Its positions are of an epoch past
+    /// every one that is recorded here or at an outlet: an outlet that passes over what lies before its position must not
+    /// take them for positions of the server before.
+    Elsewhere,
+    /// Another server that has all that was read, but no longer the log of what follows.
+    Purged,
+    /// It lacks transactions that were read.
+    Behind,
+    /// It has other transactions in the place of some that were read.
+    Diverged,
+    /// The same server, and its files have begun anew.
+    Reset,
+}
+
 /// The position that the outlet keeps beside its rows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Recorded {
@@ -60,9 +92,10 @@ pub struct Start {
     /// The wanted tables, as the catalog has them now; `None`: there is none of that name.
     pub tables: BTreeMap<TableName, Option<RelationId>>,
     pub mode: Mode,
-    pub slot: Slot,
+    pub log: Log,
     pub outlet: Recorded,
-    /// The log's insert position now: no earlier life can have delivered a commit record at or past it.
+    /// The log's end now (PostgreSQL's insert position): no earlier life can have delivered a commit record at or past
+    /// it.
     pub log_end: Lsn,
 }
 
@@ -71,20 +104,24 @@ pub struct Start {
 pub enum Input {
     /// First, and once.
     Start(Start),
-    SlotDropped,
-    /// The slot exists, and its snapshot is exported.
-    SlotCreated {
-        consistent_point: Lsn,
+    PinDropped,
+    /// The server holds the log from here on.
+    Pinned {
+        at: Lsn,
+        /// A view came with it that holds exactly what is not streamed from there: it is [`View::Pinned`]. Without one
+        /// the position is a lower bound: transactions behind it may be visible already.
+        view: bool,
     },
     /// The server refused, or was told to give up, and left nothing behind. The driver says why, and stops.
-    SlotNotCreated,
+    NotPinned,
     /// A step that was asked for is durable.
     Saved(Step),
     /// The workers read in the snapshot that was exported with the slot.
     PinnedViewOpened,
-    /// Every transaction with an id below this one has ended, and the id was assigned after [`Action::Settle`].
+    /// Every transaction up to the mark is visible, and the mark is at or past every one that starts before the position
+    /// that the stream goes on from. One by ids is past it when its id was assigned after [`Action::Settle`].
     Settled {
-        before: TransactionId,
+        mark: Mark,
     },
     /// `horizon` was read after the view was opened; see [`Fenced`](super::Fenced).
     LaterViewOpened {
@@ -99,7 +136,7 @@ pub enum Input {
         count: u32,
     },
     ChunkDurable(ChunkId),
-    /// The connection that holds the view, or was creating the slot, is gone before every row was read. Once all are
+    /// The connection that holds the view, or was taking the pin, is gone before every row was read. Once all are
     /// read it may go: the rows are on their way.
     ViewLost,
     /// Every transaction whose commit record starts before this is durable at every outlet.
@@ -109,7 +146,7 @@ pub enum Input {
 /// A view to open.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum View {
-    /// The one that was exported with the slot: holds exactly what was committed before the pin.
+    /// The one that came with the pin: holds exactly what is not streamed from there.
     Pinned,
     /// A new one, with its fence. It takes the place of an earlier one.
     Later,
@@ -131,12 +168,14 @@ pub struct Due {
 pub enum Action {
     /// Answer with [`Input::Saved`] when it is durable.
     Save(Step),
-    /// Left over from an intent that was never pinned: nothing was emitted from it.
-    DropSlot,
-    /// On a connection that stays open until the view is no longer needed.
-    CreateSlot,
-    /// Take a transaction id of one's own, wait until every smaller one has ended, answer with [`Input::Settled`].
-    /// What the creation of a slot waits for, and with the same limit.
+    /// Left over at the server from an intent that was never saved as a pin: nothing was emitted from it.
+    DropPin,
+    /// Make the server hold the log, and open the view that belongs to it where there is one, on connections that stay
+    /// open until it is no longer needed. Answer with [`Input::Pinned`] or [`Input::NotPinned`].
+    TakePin,
+    /// Wait until everything that the stream will not bring is visible, with the limit that taking a pin has; answer
+    /// with [`Input::Settled`]. On PostgreSQL: take a transaction id of one's own, and wait until every smaller one has
+    /// ended. With GTIDs: until those at the position that the stream goes on from have been executed.
     Settle,
     OpenView(View),
     /// A barrier down the lanes that empties these tables, before any row of [`Action::Scan`].
@@ -159,13 +198,13 @@ impl Action {
     /// when it says [`Input::ViewLost`]; the answer asks for what is still wanted.
     pub fn needs_view(&self) -> bool {
         match self {
-            Self::CreateSlot
+            Self::TakePin
             | Self::Settle
             | Self::OpenView(_)
             | Self::Truncate(_)
             | Self::Scan(_) => true,
             Self::Save(_)
-            | Self::DropSlot
+            | Self::DropPin
             | Self::Stream { .. }
             | Self::Acknowledge(_)
             | Self::Refuse(_) => false,
@@ -209,6 +248,29 @@ pub enum Refusal {
     )]
     SlotAhead { from: Lsn, to: Lsn },
     #[error(
+        "the server has removed its binlog from {from} to {to}: those changes are lost. Remove the state directory and \
+         start anew to copy the tables again; let the server keep its binlog for longer (binlog_expire_logs_seconds) \
+         than a scan and the longest stop take"
+    )]
+    LogPurged { from: Lsn, to: Lsn },
+    #[error(
+        "the server's binlog was reset after {from}, where this pipeline stands: changes since then may be lost. Remove \
+         the state directory and start anew to copy the tables again"
+    )]
+    LogReset { from: Lsn },
+    #[error(
+        "this server lacks transactions that were read before {position} from another one: it is a replica that lags \
+         behind, or was restored from a backup. Let it catch up, point the pipeline at a server that has them, or \
+         remove the state directory and start anew"
+    )]
+    ServerLacks { position: Lsn },
+    #[error(
+        "this server has other transactions in the place of some that were read before {position}: it went its own way \
+         before it took over. Point the pipeline at a server that has them, or remove the state directory and start \
+         anew to copy the tables again"
+    )]
+    ServerDiverged { position: Lsn },
+    #[error(
         "the server's log ends at {log_end}, before {position}, which was read from it: it was restored from a backup \
          or is another server. Point the pipeline at the right server, or remove the state directory and start anew"
     )]
@@ -239,7 +301,8 @@ impl Refusal {
     pub fn gap(&self) -> Option<(Lsn, Option<Lsn>)> {
         match self {
             Self::SlotMissing { from } | Self::SlotLost { from } => Some((*from, None)),
-            Self::SlotAhead { from, to } => Some((*from, Some(*to))),
+            Self::SlotAhead { from, to } | Self::LogPurged { from, to } => Some((*from, Some(*to))),
+            Self::LogReset { from } => Some((*from, None)),
             _ => None,
         }
     }
@@ -249,9 +312,9 @@ impl Input {
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Start(_) => "start",
-            Self::SlotDropped => "slot dropped",
-            Self::SlotCreated { .. } => "slot created",
-            Self::SlotNotCreated => "slot not created",
+            Self::PinDropped => "pin dropped",
+            Self::Pinned { .. } => "pinned",
+            Self::NotPinned => "not pinned",
             Self::Saved(_) => "saved",
             Self::PinnedViewOpened => "pinned view opened",
             Self::Settled { .. } => "settled",

@@ -17,7 +17,7 @@ use crate::schema::{RelationId, TableName};
 pub enum Pin {
     #[default]
     None,
-    /// A slot is about to be created, or was; nothing was ever emitted from it.
+    /// One is about to be taken at the server, or was; nothing was ever emitted from it.
     Intended,
     At(Lsn),
 }
@@ -44,8 +44,8 @@ pub enum Scan {
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Fenced {
     pub fence: Fence,
-    /// The log's insert position, read after the view was opened: the commit record of every transaction in the fence
-    /// starts before it. Once the checkpoint is here the fence has nothing left to say.
+    /// The log's end, read after the view was opened: the commit record of every transaction in the fence starts before
+    /// it. Once the checkpoint is here the fence has nothing left to say.
     pub horizon: Lsn,
 }
 
@@ -63,9 +63,9 @@ pub struct Record {
 /// One atomic durable write.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Step {
-    /// A slot is about to be created.
+    /// A pin is about to be taken at the server.
     Intend,
-    /// No slot was created: one of that name is somebody else's again.
+    /// None was taken: a slot of that name is somebody else's again.
     Forgo,
     Pin(Lsn),
     /// These are scanned again, though they were done: rows of them are at the outlet.
@@ -170,6 +170,16 @@ impl Record {
             Some(Scan::Done { .. } | Scan::Skipped { .. }) => 1,
             None => 0,
         }
+    }
+
+    /// Done tables whose fence may still be asked: the checkpoint has not reached its horizon.
+    pub fn fenced(&self) -> impl Iterator<Item = &TableName> {
+        self.tables.iter().filter_map(|(table, scan)| match scan {
+            Scan::Done { fenced: Some(fenced), .. } => {
+                (Some(fenced.horizon) > self.checkpoint).then_some(table)
+            }
+            _ => None,
+        })
     }
 
     pub fn is_done(&self, table: &TableName) -> bool {

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::batch::ChunkId;
-use crate::change::TransactionId;
-use crate::fence::Fence;
+use crate::change::Xid;
+use crate::fence::{Fence, Mark};
 use crate::position::Lsn;
 use crate::schema::{RelationId, TableName};
 
@@ -27,14 +27,14 @@ fn start(names: &[&str]) -> Start {
     Start {
         tables: names.iter().map(|name| (table(name), Some(RELATION))).collect(),
         mode: Mode::Initial,
-        slot: Slot::Present { confirmed: lsn(50), streamed: false },
+        log: Log::Slot(Slot::Present { confirmed: lsn(50), streamed: false }),
         outlet: Recorded::Unkept,
         log_end: lsn(1000),
     }
 }
 
 fn fresh(names: &[&str]) -> Start {
-    Start { slot: Slot::Absent, ..start(names) }
+    Start { log: Log::Slot(Slot::Absent), ..start(names) }
 }
 
 fn fence(text: &str) -> Fence {
@@ -83,6 +83,14 @@ fn stream(from: u64, again_before: u64) -> Action {
     Action::Stream { from: lsn(from), again_before: lsn(again_before) }
 }
 
+fn settled(xid: u64) -> Input {
+    Input::Settled { mark: Mark::Xid(Xid(xid)) }
+}
+
+fn judge(seam: &Seam, relation: RelationId, xid: u64) -> Verdict {
+    seam.judge(relation, &Xid(xid).into(), lsn(70))
+}
+
 #[track_caller]
 fn refusal(record: Record, start: Start) -> Refusal {
     match Seam::new(record).apply(Input::Start(start)).as_slice() {
@@ -95,8 +103,8 @@ fn refusal(record: Record, start: Start) -> Refusal {
 fn a_first_life_saves_each_step_before_the_next_is_taken() {
     let mut seam = Seam::new(Record::default());
     assert_eq!(seam.apply(Input::Start(fresh(&["a"]))), save(Step::Intend));
-    assert_eq!(seam.apply(Input::Saved(Step::Intend)), vec![Action::CreateSlot]);
-    let created = seam.apply(Input::SlotCreated { consistent_point: lsn(50) });
+    assert_eq!(seam.apply(Input::Saved(Step::Intend)), vec![Action::TakePin]);
+    let created = seam.apply(Input::Pinned { at: lsn(50), view: true });
     assert_eq!(created, save(Step::Pin(lsn(50))));
     let opened = seam.apply(Input::Saved(Step::Pin(lsn(50))));
     assert_eq!(opened, vec![Action::OpenView(View::Pinned)]);
@@ -121,11 +129,11 @@ fn a_first_life_saves_each_step_before_the_next_is_taken() {
 fn a_slot_that_was_never_pinned_is_dropped_and_made_again() {
     let intended = Record::default().with(&Step::Intend);
     let mut seam = Seam::new(intended.clone());
-    assert_eq!(seam.apply(Input::Start(start(&["a"]))), vec![Action::DropSlot]);
-    assert_eq!(seam.apply(Input::SlotDropped), vec![Action::CreateSlot]);
+    assert_eq!(seam.apply(Input::Start(start(&["a"]))), vec![Action::DropPin]);
+    assert_eq!(seam.apply(Input::PinDropped), vec![Action::TakePin]);
     let mut seam = Seam::new(intended);
-    assert_eq!(seam.apply(Input::Start(fresh(&["a"]))), vec![Action::CreateSlot]);
-    assert_eq!(seam.apply(Input::ViewLost), vec![Action::DropSlot], "it may have been made");
+    assert_eq!(seam.apply(Input::Start(fresh(&["a"]))), vec![Action::TakePin]);
+    assert_eq!(seam.apply(Input::ViewLost), vec![Action::DropPin], "it may have been made");
 }
 
 #[test]
@@ -133,7 +141,7 @@ fn a_slot_that_was_not_created_leaves_no_intent() {
     let mut seam = Seam::new(Record::default());
     seam.apply(Input::Start(fresh(&["a"])));
     seam.apply(Input::Saved(Step::Intend));
-    assert_eq!(seam.apply(Input::SlotNotCreated), save(Step::Forgo));
+    assert_eq!(seam.apply(Input::NotPinned), save(Step::Forgo));
     assert_eq!(seam.apply(Input::Saved(Step::Forgo)), vec![]);
     assert_eq!(seam.record(), &Record::default());
     assert_eq!(refusal(seam.record().clone(), start(&["a"])), Refusal::SlotTaken);
@@ -144,7 +152,7 @@ fn a_slot_that_was_not_created_leaves_no_intent() {
 fn a_slot_that_somebody_streams_from_is_not_dropped_for_an_intent() {
     let intended = || Record::default().with(&Step::Intend);
     for slot in [Slot::Present { confirmed: lsn(50), streamed: true }, Slot::Lost] {
-        let taken = Start { slot, ..start(&["a"]) };
+        let taken = Start { log: Log::Slot(slot), ..start(&["a"]) };
         assert_eq!(refusal(intended(), taken), Refusal::SlotTaken);
     }
 }
@@ -154,7 +162,7 @@ fn after_a_crash_only_what_is_not_done_is_scanned_behind_a_barrier_in_a_later_vi
     let record = pinned().with(&Step::Attempt(tables(&["a", "b"]))).with(&scanned("b", None));
     let mut seam = Seam::new(record);
     assert_eq!(seam.apply(Input::Start(start(&["a", "b"]))), vec![Action::Settle]);
-    let settled = seam.apply(Input::Settled { before: TransactionId(12) });
+    let settled = seam.apply(settled(12));
     assert_eq!(settled, vec![Action::OpenView(View::Later)]);
     let later = Input::LaterViewOpened { fence: fence("14:20:14"), horizon: lsn(90) };
     let attempt = Step::Attempt(tables(&["a"]));
@@ -172,7 +180,7 @@ fn after_a_crash_only_what_is_not_done_is_scanned_behind_a_barrier_in_a_later_vi
 fn a_view_that_may_lack_a_transaction_before_the_position_is_not_used() {
     let mut seam = Seam::new(attempted());
     seam.apply(Input::Start(start(&["a"])));
-    seam.apply(Input::Settled { before: TransactionId(15) });
+    seam.apply(settled(15));
     let later = Input::LaterViewOpened { fence: fence("14:20:14"), horizon: lsn(90) };
     assert_eq!(seam.apply(later), vec![Action::Settle]);
 }
@@ -181,11 +189,11 @@ fn a_view_that_may_lack_a_transaction_before_the_position_is_not_used() {
 fn a_change_is_dropped_exactly_if_its_tables_scan_holds_it() {
     let mut seam = Seam::new(done_later());
     assert_eq!(seam.apply(Input::Start(start(&["a"]))), vec![stream(50, 1000)]);
-    assert_eq!(seam.judge(RELATION, TransactionId(13)), Verdict::Drop);
-    assert_eq!(seam.judge(RELATION, TransactionId(14)), Verdict::Emit);
-    assert_eq!(seam.judge(RELATION, TransactionId(19)), Verdict::Drop);
-    assert_eq!(seam.judge(RELATION, TransactionId(20)), Verdict::Emit);
-    assert_eq!(seam.judge(RelationId(8), TransactionId(13)), Verdict::Emit);
+    assert_eq!(judge(&seam, RELATION, 13), Verdict::Drop);
+    assert_eq!(judge(&seam, RELATION, 14), Verdict::Emit);
+    assert_eq!(judge(&seam, RELATION, 19), Verdict::Drop);
+    assert_eq!(judge(&seam, RELATION, 20), Verdict::Emit);
+    assert_eq!(judge(&seam, RelationId(8), 13), Verdict::Emit);
 }
 
 #[test]
@@ -195,7 +203,7 @@ fn a_fence_retires_at_its_horizon_and_with_the_last_one_the_hand_over_ends() {
     seam.apply(Input::CommitDurable(lsn(89)));
     let before = seam.apply(Input::Saved(Step::Checkpoint(lsn(89))));
     assert_eq!(before, vec![Action::Acknowledge(lsn(89))]);
-    assert_eq!(seam.judge(RELATION, TransactionId(13)), Verdict::Drop);
+    assert_eq!(judge(&seam, RELATION, 13), Verdict::Drop);
     seam.apply(Input::CommitDurable(lsn(90)));
     let at = seam.apply(Input::Saved(Step::Checkpoint(lsn(90))));
     assert_eq!(at, vec![Action::Acknowledge(lsn(90)), Action::Save(Step::Finish)]);
@@ -229,7 +237,7 @@ fn a_lost_view_is_as_a_crash_without_the_crash() {
     let mut seam = Seam::new(Record::default());
     seam.apply(Input::Start(fresh(&["a", "b"])));
     seam.apply(Input::Saved(Step::Intend));
-    seam.apply(Input::SlotCreated { consistent_point: lsn(50) });
+    seam.apply(Input::Pinned { at: lsn(50), view: true });
     seam.apply(Input::Saved(Step::Pin(lsn(50))));
     seam.apply(Input::PinnedViewOpened);
     seam.apply(Input::Saved(Step::Attempt(tables(&["a", "b"]))));
@@ -243,7 +251,7 @@ fn a_lost_view_is_as_a_crash_without_the_crash() {
     let scanned = scanned("a", None);
     assert_eq!(saving, save(scanned.clone()));
     assert_eq!(seam.apply(Input::Saved(scanned)), vec![]);
-    seam.apply(Input::Settled { before: TransactionId(1) });
+    seam.apply(settled(1));
     let later = Input::LaterViewOpened { fence: fence("14:20:14"), horizon: lsn(90) };
     assert_eq!(seam.apply(later), save(Step::Attempt(tables(&["b"]))));
 }
@@ -253,7 +261,7 @@ fn chunks_of_a_second_scan_in_one_life_have_numbers_of_their_own() {
     let mut seam = Seam::new(attempted());
     seam.apply(Input::Start(start(&["a"])));
     let open = |seam: &mut Seam| {
-        seam.apply(Input::Settled { before: TransactionId(1) });
+        seam.apply(settled(1));
         let later = Input::LaterViewOpened { fence: fence("14:20:14"), horizon: lsn(90) };
         seam.apply(later);
         seam.apply(Input::Saved(Step::Attempt(tables(&["a"]))))
@@ -296,7 +304,7 @@ fn what_was_skipped_is_scanned_behind_a_barrier_once_the_mode_scans() {
     assert_eq!(actions, vec![stream(50, 1000)], "in mode never it stays so");
     let mut seam = Seam::new(skipped);
     assert_eq!(seam.apply(Input::Start(start(&["a"]))), vec![Action::Settle]);
-    seam.apply(Input::Settled { before: TransactionId(12) });
+    seam.apply(settled(12));
     let later = Input::LaterViewOpened { fence: fence("14:20:14"), horizon: lsn(90) };
     let attempt = Step::Attempt(tables(&["a"]));
     assert_eq!(seam.apply(later), save(attempt.clone()));
@@ -339,7 +347,7 @@ fn a_table_that_is_no_longer_wanted_is_not_done_any_more() {
 #[test]
 fn positions_out_of_order_are_refused_each_with_its_own_reason() {
     let saved = || done().with(&Step::Checkpoint(lsn(60)));
-    let with = |slot, outlet| Start { slot, outlet, ..start(&["a"]) };
+    let with = |slot, outlet| Start { log: Log::Slot(slot), outlet, ..start(&["a"]) };
     let present = Slot::Present { confirmed: lsn(60), streamed: false };
     let cases = [
         (Record::default(), with(present, Recorded::Unkept), Refusal::SlotTaken),
@@ -383,8 +391,8 @@ fn positions_out_of_order_are_refused_each_with_its_own_reason() {
 fn nothing_follows_a_refusal() {
     let mut seam = Seam::new(done());
     seam.apply(Input::Start(start(&["a"])));
-    let refused = seam.apply(Input::SlotCreated { consistent_point: lsn(99) });
-    let input = "slot created";
+    let refused = seam.apply(Input::Pinned { at: lsn(99), view: true });
+    let input = "pinned";
     let expected = Refusal::OutOfOrder { input, state: "streaming" };
     assert_eq!(refused, vec![Action::Refuse(expected)]);
     assert_eq!(seam.apply(Input::CommitDurable(lsn(60))), vec![]);

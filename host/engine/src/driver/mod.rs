@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use dovetail_core::batch::{ChunkId, Closing};
 use dovetail_core::change::{Change, Event};
+use dovetail_core::fence::Mark;
 use dovetail_core::position::{Lsn, Position};
 use dovetail_core::schema::TableName;
 use dovetail_core::seam::{Action, Due, Input, Pin as Pinned, Seam, Start, Step, Verdict, View};
@@ -239,27 +240,27 @@ impl<'a> Driver<'a> {
     async fn perform(&mut self, action: Action) -> Result<Vec<Input>, Error> {
         match action {
             Action::Save(step) => self.save(step).await.map(|input| vec![input]),
-            Action::DropSlot => {
+            Action::DropPin => {
                 self.source.drop_slot().await?;
-                Ok(vec![Input::SlotDropped])
+                Ok(vec![Input::PinDropped])
             }
-            Action::CreateSlot => {
+            Action::TakePin => {
                 let pin = match unless_stopped(self.stop, self.source.create_slot()).await? {
                     Ok(pin) => pin,
                     Err(error) if error.left_nothing() => {
                         self.failure = Some(error.into());
-                        return Ok(vec![Input::SlotNotCreated]);
+                        return Ok(vec![Input::NotPinned]);
                     }
                     Err(error) => return Err(error.into()),
                 };
-                let consistent_point = pin.position();
+                let at = pin.position();
                 self.reading = Reading::Pin(pin);
-                info!({ field::POSITION } = %consistent_point, "slot created");
-                Ok(vec![Input::SlotCreated { consistent_point }])
+                info!({ field::POSITION } = %at, "pinned");
+                Ok(vec![Input::Pinned { at, view: true }])
             }
             Action::Settle => {
                 let before = unless_stopped(self.stop, self.source.settle()).await??;
-                Ok(vec![Input::Settled { before }])
+                Ok(vec![Input::Settled { mark: Mark::Xid(before) }])
             }
             Action::OpenView(view) => self.open_view(view).await.map(|input| vec![input]),
             Action::Truncate(tables) => {
@@ -444,7 +445,10 @@ impl<'a> Driver<'a> {
         event.redelivery = event.position.commit < self.again_before;
         let Some(relation) = event.change.relation() else { return true };
         match event.transaction {
-            Some(transaction) => self.seam.judge(relation.id, transaction) == Verdict::Emit,
+            Some(transaction) => {
+                let commit = event.position.commit;
+                self.seam.judge(relation.id, &transaction, commit) == Verdict::Emit
+            }
             None => true,
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dovetail::outlet::Delivery;
 use dovetail_core::batch::{ChunkId, Closing};
-use dovetail_core::change::{Change, Event, TransactionId};
+use dovetail_core::change::{Change, Event, Xid};
 use dovetail_core::decode::types;
 use dovetail_core::outcome::{Body, Record};
 use dovetail_core::position::{Lsn, Position};
@@ -95,7 +95,7 @@ fn record(commit: u64, ordinal: u32, change: Change) -> Record {
     let event = Event {
         position: Position { commit: Lsn::new(commit), ordinal },
         commit_time_micros: 1_000_000,
-        transaction: (ordinal > 0).then_some(TransactionId(commit)),
+        transaction: (ordinal > 0).then_some(Xid(commit).into()),
         redelivery: false,
         change,
     };

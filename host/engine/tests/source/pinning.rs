@@ -95,7 +95,7 @@ async fn a_later_view_comes_with_a_fence_and_a_horizon_behind_it() -> Result<()>
     let fence: dovetail_core::fence::Fence = view.fence().expect("a later view").parse()?;
     let contains = |xid: i64| {
         let xid = u64::try_from(xid).expect("not negative");
-        fence.contains(dovetail_core::change::TransactionId(xid))
+        fence.contains(&dovetail_core::change::Xid(xid).into(), Lsn::ZERO)
     };
     assert!(contains(before) && !contains(open), "{fence}");
     assert!(Lsn::ZERO < view.horizon() && view.horizon() <= now);

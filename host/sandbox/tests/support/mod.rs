@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use dovetail_core::change::{Change, Event, TransactionId};
+use dovetail_core::change::{Change, Event, Xid};
 use dovetail_core::position::{Lsn, Position};
 use dovetail_core::schema::{Column, Initial, Kind, Relation, RelationId, TableName};
 use dovetail_core::value::{Row, Text, Value};
@@ -124,7 +124,7 @@ pub(crate) fn event(ordinal: u32, change: Change) -> Event {
     Event {
         position: Position { commit: Lsn::new(0x16_B374_D848), ordinal },
         commit_time_micros: 1_764_460_800_000_000,
-        transaction: Some(TransactionId(771)),
+        transaction: Some(Xid(771).into()),
         redelivery: false,
         change,
     }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use dovetail_core::change::{Change, Event as CoreEvent, TransactionId};
+use dovetail_core::change::{Change, Event as CoreEvent, Xid};
 use dovetail_core::frame::{Call, Encoder, Entry, Projection, decode_reply};
 use dovetail_core::outcome::{self as core_outcome, Outcome as CoreOutcome};
 use dovetail_core::position::{Lsn, Position as CorePosition};
@@ -107,7 +107,7 @@ fn core_event(ordinal: u32, change: Change) -> CoreEvent {
     CoreEvent {
         position: CorePosition { commit: Lsn::new(0x16_B374_D848), ordinal },
         commit_time_micros: -1,
-        transaction: Some(TransactionId(0x1_0000_0303)),
+        transaction: Some(Xid(0x1_0000_0303).into()),
         redelivery: false,
         change,
     }

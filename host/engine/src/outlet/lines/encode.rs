@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use dovetail_core::change::{Change, Event};
+use dovetail_core::change::{Change, Event, TransactionId, Xid};
 use dovetail_core::decode::print::{self, Printed};
 use dovetail_core::key::Key;
 use dovetail_core::outcome::{Body, Emission, Payload, Record};
@@ -50,9 +50,16 @@ impl Encoder {
         self.id(event.position, digest(event.position, key), None, out);
         json::member("ts_us", out);
         json::int(event.commit_time_micros, out);
-        if let Some(transaction) = event.transaction {
-            json::member("xid", out);
-            json::uint(transaction.0, out);
+        match event.transaction {
+            Some(TransactionId::Xid(Xid(number))) => {
+                json::member("xid", out);
+                json::uint(number, out);
+            }
+            Some(named) => {
+                json::member("transaction", out);
+                json::string(&named.to_string(), out);
+            }
+            None => {}
         }
         flag("redelivery", event.redelivery, out);
         let moved = matches!(

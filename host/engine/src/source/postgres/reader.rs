@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use dovetail_core::change::TransactionId;
+use dovetail_core::change::Xid;
 use dovetail_core::decode::replication::{self, status_update};
 use dovetail_core::position::Lsn;
 use dovetail_core::transaction::{Builder, Step};
@@ -53,7 +53,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Where and how the stream begins.
 pub(super) struct Start {
     pub from: Lsn,
-    pub reference: TransactionId,
+    pub reference: Xid,
     /// How long the server bears our silence.
     pub sender_timeout: Option<Duration>,
 }

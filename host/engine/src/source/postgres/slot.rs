@@ -24,7 +24,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use dovetail_core::change::TransactionId;
+use dovetail_core::change::Xid;
 use dovetail_core::position::Lsn;
 use tokio::time::Instant;
 
@@ -309,7 +309,7 @@ async fn blockers(session: &Session, pid: i32) -> Result<Vec<Blocker>, Failure> 
 /// The transactions that are older than this one and have not ended.
 pub(super) async fn running_before(
     session: &Session,
-    transaction: TransactionId,
+    transaction: Xid,
 ) -> Result<Vec<Blocker>, Failure> {
     const SESSIONS: &str = "SELECT pid, backend_xid::text,
             extract(epoch FROM clock_timestamp() - xact_start)::bigint

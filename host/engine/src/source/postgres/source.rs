@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use dovetail_core::change::TransactionId;
+use dovetail_core::change::Xid;
 use dovetail_core::position::Lsn;
 use dovetail_core::schema::{RelationId, TableName};
-use dovetail_core::seam::{Mode, Pin as Pinned, Record, Recorded, Slot as SlotSeen, Start};
+use dovetail_core::seam::{Log, Mode, Pin as Pinned, Record, Recorded, Slot as SlotSeen, Start};
 use tracing::{info, warn};
 
 use super::catalog::{self, Identity};
@@ -120,7 +120,7 @@ impl Source {
         let tables: BTreeMap<_, _> = names.iter().cloned().zip(relations).collect();
         // Last, so that it is at or past every position that was read before.
         let log_end = self.log_end().await?;
-        Ok(Start { tables, mode, slot, outlet: recorded, log_end })
+        Ok(Start { tables, mode, log: Log::Slot(slot), outlet: recorded, log_end })
     }
 
     /// The log's insert position: nothing was ever written at or past it.
@@ -165,7 +165,7 @@ impl Source {
     ///
     /// # Errors
     /// When that takes longer than the pin may.
-    pub async fn settle(&self) -> Result<TransactionId, CreateError> {
+    pub async fn settle(&self) -> Result<Xid, CreateError> {
         let failed = |error| Failure::sql("wait for running transactions", error);
         // Or this session's own commit would wait for a standby that is not there.
         let setting = "SET synchronous_commit = local";
@@ -236,10 +236,10 @@ fn report(blockers: &[Blocker], reported: &mut Vec<Blocker>) {
     }
 }
 
-fn transaction_id(row: &tokio_postgres::Row) -> Result<TransactionId, Failure> {
+fn transaction_id(row: &tokio_postgres::Row) -> Result<Xid, Failure> {
     let text: String = catalog::get(row, 0, "read a transaction id")?;
     let id = text.parse().map_err(|_| Failure::protocol("a transaction id is no number"))?;
-    Ok(TransactionId(id))
+    Ok(Xid(id))
 }
 
 /// Logs what the preflight found, and keeps what stops the pipeline.

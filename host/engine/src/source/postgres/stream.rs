@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use dovetail_core::batch::Closing;
-use dovetail_core::change::{Event, TransactionId};
+use dovetail_core::change::{Event, Xid};
 use dovetail_core::position::Lsn;
 use dovetail_core::schema::{Relation, RelationId, TableName};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -115,7 +115,7 @@ impl Stream {
         known: &[(RelationId, TableName)],
     ) -> Result<Self, StreamError> {
         let session = Session::open(&source.server).await?;
-        let reference = TransactionId(catalog::newest_transaction(session.client()).await?);
+        let reference = Xid(catalog::newest_transaction(session.client()).await?);
         let timeout = sender_timeout(&session).await?;
         let wire = start(source, &session, from).await?;
 
