@@ -25,9 +25,10 @@ pub struct Place {
 }
 
 impl Place {
-    /// From a name such as `binlog.000012`.
+    /// From a name such as `binlog.000012`. What follows its digits is the checksum of an event that MariaDB makes up
+    /// before the reader can know that there are checksums.
     pub fn new(file: &str, offset: u64) -> Result<Self> {
-        let number = file.rsplit('.').next().and_then(|number| number.parse().ok());
+        let number = file.split_once('.').and_then(|(_, rest)| rest.get(..6)?.parse().ok());
         Ok(Self { file: number.with_context(|| format!("the number of {file}"))?, offset })
     }
 }

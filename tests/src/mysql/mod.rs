@@ -126,7 +126,8 @@ impl Server {
             settings.push(("innodb-log-file-size", "64M"));
         } else {
             settings.extend([("gtid-mode", "ON"), ("enforce-gtid-consistency", "ON")]);
-            settings.push(("innodb-redo-log-capacity", "128M"));
+            // Debian's default is a folder that only its package makes.
+            settings.extend([("innodb-redo-log-capacity", "128M"), ("secure-file-priv", "NULL")]);
         }
         let mut settings: Vec<_> =
             settings.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
