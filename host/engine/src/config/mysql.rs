@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use dovetail_core::schema::TableName;
 
-use super::field::{Field, Reader, Section};
+use super::field::{Field, Reader};
 use super::{MySql, MySqlKind, PinChoice, Rung, quantity, server, source};
 
 /// As for PostgreSQL: ordinary transactions end well within a minute.

@@ -19,6 +19,7 @@ use std::time::Duration;
 use mysql_async::prelude::{FromRow, Queryable};
 use mysql_async::{
     Conn, DriverError, Error, IoError, Opts, OptsBuilder, Params, Row, SslOpts, from_row_opt,
+    from_value_opt,
 };
 use tokio::time::timeout;
 
@@ -38,16 +39,49 @@ const STATEMENTS: usize = 8;
 /// Load-bearing: see the module's text on `verify-ca`.
 const NAME_THAT_IS_NOT_CHECKED: &str = "NotValidForName";
 
-/// What every session is set to, and must answer when it is asked. The mode of SQL has neither `PAD_CHAR_TO_FULL_LENGTH`
-/// (values would differ from the log's) nor `NO_ZERO_DATE` (a zero date is a legal key to go on from).
-const SETTINGS: [(&str, &str, &str); 6] = [
-    ("SESSION sql_mode = 'ALLOW_INVALID_DATES'", "@@SESSION.sql_mode", "ALLOW_INVALID_DATES"),
-    ("SESSION time_zone = '+00:00'", "@@SESSION.time_zone", "+00:00"),
-    ("SESSION character_set_results = NULL", "ifnull(@@SESSION.character_set_results, '')", ""),
-    ("SESSION autocommit = 1", "@@SESSION.autocommit", "1"),
-    ("SESSION net_write_timeout = 3600", "@@SESSION.net_write_timeout", "3600"),
-    ("SESSION sql_auto_is_null = 0", "@@SESSION.sql_auto_is_null", "0"),
+/// A setting of every session: how it is set, how it is asked for, and what the answer must be.
+type Setting = (&'static str, &'static str, &'static str);
+
+/// The mode of SQL has neither `PAD_CHAR_TO_FULL_LENGTH` (values would differ from the log's) nor `NO_ZERO_DATE` (a zero
+/// date is a legal key to go on from). Limits that a server may set for everybody would cut a table short, or a view.
+const SETTINGS: [Setting; 9] = [
+    ("sql_mode = 'ALLOW_INVALID_DATES'", "@@SESSION.sql_mode", "ALLOW_INVALID_DATES"),
+    ("time_zone = '+00:00'", "@@SESSION.time_zone", "+00:00"),
+    ("character_set_results = NULL", "ifnull(@@SESSION.character_set_results, '')", ""),
+    ("autocommit = 1", "@@SESSION.autocommit + 0", "1"),
+    ("sql_auto_is_null = 0", "@@SESSION.sql_auto_is_null + 0", "0"),
+    ("sql_big_selects = 1", "@@SESSION.sql_big_selects + 0", "1"),
+    (
+        "sql_select_limit = 18446744073709551615",
+        "@@SESSION.sql_select_limit",
+        "18446744073709551615",
+    ),
+    // A scan that waits for the outlets, or a view that waits for its turn, is not a dead client.
+    ("net_write_timeout = 86400", "@@SESSION.net_write_timeout", "86400"),
+    ("wait_timeout = 604800", "@@SESSION.wait_timeout", "604800"),
 ];
+
+const MARIA_DB: [Setting; 3] = [
+    ("max_statement_time = 0", "floor(@@SESSION.max_statement_time)", "0"),
+    ("idle_transaction_timeout = 0", "@@SESSION.idle_transaction_timeout", "0"),
+    ("idle_readonly_transaction_timeout = 0", "@@SESSION.idle_readonly_transaction_timeout", "0"),
+];
+
+const MYSQL: [Setting; 2] = [
+    ("max_execution_time = 0", "@@SESSION.max_execution_time", "0"),
+    // Sizes of tables as they are, not as they were a day ago.
+    ("information_schema_stats_expiry = 0", "@@SESSION.information_schema_stats_expiry", "0"),
+];
+
+/// From 8.0.30 on: a generated primary key is a column as any other, in the log too.
+const MYSQL_GENERATED_KEYS: [Setting; 1] = [(
+    "show_gipk_in_create_table_and_information_schema = 1",
+    "@@SESSION.show_gipk_in_create_table_and_information_schema + 0",
+    "1",
+)];
+
+/// Results of several statements, with every column as text.
+pub(crate) type Sets = [Vec<Vec<Option<String>>>];
 
 /// Which server is at the other end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -93,38 +127,38 @@ impl Session {
     async fn settle(&mut self) -> Result<(), Failure> {
         let what = "set up the session";
         self.run(what, "SET NAMES utf8mb4").await?;
-        let statements: Vec<&str> = SETTINGS.iter().map(|(set, ..)| *set).collect();
-        self.run(what, &format!("SET {}", statements.join(", "))).await?;
+        self.set(&SETTINGS).await?;
         self.run(what, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ").await?;
+        let text: String = self.one(what, "SELECT version()").await?;
+        self.version = Version::parse(&text).ok_or_else(|| not_understood(what))?;
+        let isolation = match self.version {
+            Version { maria_db: true, .. } => {
+                self.set(&MARIA_DB).await?;
+                "@@SESSION.tx_isolation"
+            }
+            Version { number, .. } => {
+                self.set(&MYSQL).await?;
+                if number >= (8, 0, 30) {
+                    self.set(&MYSQL_GENERATED_KEYS).await?;
+                }
+                "@@SESSION.transaction_isolation"
+            }
+        };
+        let isolation: String = self.one(what, &format!("SELECT {isolation}")).await?;
+        if isolation == "REPEATABLE-READ" { Ok(()) } else { Err(not_kept(what)) }
+    }
+
+    async fn set(&mut self, settings: &[Setting]) -> Result<(), Failure> {
+        let what = "set up the session";
+        let statements: Vec<String> =
+            settings.iter().map(|(set, ..)| format!("SESSION {set}")).collect();
+        self.run(what, &format!("SET {}", statements.join(", "))).await?;
         let asked: Vec<String> =
-            SETTINGS.iter().map(|(_, ask, _)| format!("cast({ask} AS char)")).collect();
+            settings.iter().map(|(_, ask, _)| format!("cast({ask} AS char)")).collect();
         let query = format!("SELECT concat_ws('|', {})", asked.join(", "));
         let found: String = self.one(what, &query).await?;
-        let wanted: Vec<&str> = SETTINGS.iter().map(|(.., value)| *value).collect();
-        if found != wanted.join("|") {
-            return Err(Failure::definite(
-                format!("{what}: the server keeps other settings than those that were set"),
-                "look for a proxy between this machine and the server, and connect without it",
-            ));
-        }
-        let isolation = match self.variable("transaction_isolation").await? {
-            Some(isolation) => Some(isolation),
-            None => self.variable("tx_isolation").await?,
-        };
-        if isolation.as_deref() != Some("REPEATABLE-READ") {
-            return Err(Failure::definite(
-                format!("{what}: the server does not keep the isolation level REPEATABLE READ"),
-                "look for a proxy between this machine and the server, and connect without it",
-            ));
-        }
-        let text: String = self.one(what, "SELECT version()").await?;
-        self.version = Version::parse(&text).ok_or_else(|| {
-            Failure::definite(
-                format!("{what}: the server's version is no number"),
-                "check that host and port are those of a MySQL or MariaDB server",
-            )
-        })?;
-        Ok(())
+        let wanted: Vec<&str> = settings.iter().map(|(.., value)| *value).collect();
+        if found == wanted.join("|") { Ok(()) } else { Err(not_kept(what)) }
     }
 
     pub fn version(&self) -> Version {
@@ -202,11 +236,32 @@ impl Session {
         rows.into_iter().next().ok_or_else(|| not_understood(what))
     }
 
-    /// A global or session variable by its name; `None` where the server has none of that name.
-    pub async fn variable(&mut self, name: &str) -> Result<Option<String>, Failure> {
-        let query = format!("SHOW VARIABLES LIKE '{}'", name.replace('_', "\\_"));
-        let rows: Vec<(String, String)> = self.rows("read a variable", &query).await?;
-        Ok(rows.into_iter().next().map(|(_, value)| value))
+    /// The results of several statements that are sent in one go; a statement without rows has an empty one.
+    pub(crate) async fn texts(
+        &mut self,
+        what: &str,
+        statements: &str,
+    ) -> Result<Vec<Vec<Vec<Option<String>>>>, Failure> {
+        let connection = self.connection();
+        let ask = async {
+            let mut result = connection.query_iter(statements).await?;
+            let mut sets = Vec::new();
+            loop {
+                sets.push(result.collect::<Row>().await?);
+                if result.is_empty() {
+                    return Ok(sets);
+                }
+            }
+        };
+        let sets = timeout(ANSWER_TIMEOUT, ask).await;
+        let sets: Vec<Vec<Row>> =
+            sets.map_err(|_| silent(what))?.map_err(|error| failure::sql(what, error))?;
+        let text = |value: mysql_async::Value| from_value_opt::<Option<String>>(value);
+        let row = |row: Row| row.unwrap().into_iter().map(text).collect::<Result<Vec<_>, _>>();
+        sets.into_iter()
+            .map(|rows| rows.into_iter().map(row).collect::<Result<Vec<_>, _>>())
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|_| not_understood(what))
     }
 
     /// Begins to read a result that is too large to hold; the caller says when it is over.
@@ -267,6 +322,13 @@ fn not_understood(what: &str) -> Failure {
     Failure::definite(
         format!("{what}: the server's answer has another form"),
         "check that host and port are those of a MySQL or MariaDB server",
+    )
+}
+
+fn not_kept(what: &str) -> Failure {
+    Failure::definite(
+        format!("{what}: the server keeps other settings than those that were set"),
+        "look for a proxy between this machine and the server, and connect without it",
     )
 }
 

@@ -20,9 +20,6 @@ pub(crate) mod code {
     pub(crate) const LOCK_WAIT_TIMEOUT: u16 = 1205;
     /// The table was redefined after the view was opened.
     pub(crate) const TABLE_DEFINITION_CHANGED: u16 = 1412;
-    pub(crate) const UNKNOWN_SYSTEM_VARIABLE: u16 = 1193;
-    pub(crate) const UNKNOWN_TABLE: u16 = 1109;
-    pub(crate) const SYNTAX: u16 = 1064;
     /// No lock, and `NOWAIT` was asked for.
     pub(crate) const LOCK_NOWAIT: u16 = 3572;
 }
@@ -112,7 +109,9 @@ fn judge(number: u16) -> (bool, &'static str) {
         code::TABLE_DEFINITION_CHANGED => (true, "the table was redefined while it was read"),
         1053 | 1077..=1079 | 3169 => (true, "the server is stopping"),
         1317 | 3024 | 1969 => (true, "the statement was cancelled"),
-        1927 | 1152..=1161 | 1184 | 2006 | 2013 => (true, "the connection is gone, it is made anew"),
+        1927 | 1152..=1161 | 1184 | 2006 | 2013 => {
+            (true, "the connection is gone, it is made anew")
+        }
         1021 | 1037 | 1038 | 1041 | 1135 | 1114 => {
             (true, "the server lacks memory, threads or disk space")
         }
