@@ -13,6 +13,7 @@ use dovetail_core::schema::{Kind, Relation};
 use dovetail_core::value::Value;
 use dovetail_tests::mysql;
 use dovetail_tests::postgres::{PASSWORD, Server, Version};
+use dovetail_tests::wait;
 use mysql_async::prelude::Queryable;
 use rusqlite::types::ValueRef;
 use tempfile::TempDir;
@@ -80,8 +81,7 @@ impl Schema {
             let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
             let running = shared.get(&version).and_then(Weak::upgrade);
             running.unwrap_or_else(|| {
-                let options =
-                    mysql::Options::default().set("innodb-flush-log-at-trx-commit", "1");
+                let options = mysql::Options::default().set("innodb-flush-log-at-trx-commit", "1");
                 let started = mysql::Server::start_with(version, options);
                 let started = Arc::new(started.expect("a private server"));
                 shared.insert(version, Arc::downgrade(&started));
@@ -245,6 +245,43 @@ impl Subject {
                 self.schema().connection().await.query_drop(sql).await.expect(sql);
             }
         }
+    }
+
+    /// Ends every session that is in the replica, as an administrator would.
+    pub(crate) async fn cut_sessions(&self) {
+        match self.place {
+            Place::File | Place::Sqlite => panic!("{:?} has no sessions", self.place),
+            Place::Postgres => {
+                self.operate(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                     WHERE datname = current_database() AND pid <> pg_backend_pid()",
+                )
+                .await;
+            }
+            Place::MySql(_) => {
+                let mut connection = self.schema().connection().await;
+                for id in self.sessions(&mut connection, "").await {
+                    connection.query_drop(format!("KILL {id}")).await.expect("an end");
+                }
+            }
+        }
+    }
+
+    /// Waits until a session in the replica is in this state of a server of MySQL's kind.
+    pub(crate) async fn wait_for_session(&self, state: &str) {
+        let mut connection = self.schema().connection().await;
+        let what = format!("a session in the state {state}");
+        wait::until(what, wait::PATIENCE, async || {
+            Ok(self.sessions(&mut connection, state).await.first().map(|_| ()))
+        })
+        .await
+        .expect("a session");
+    }
+
+    async fn sessions(&self, connection: &mut mysql_async::Conn, state: &str) -> Vec<u64> {
+        let find = "SELECT id FROM information_schema.processlist
+                    WHERE db = ? AND id <> connection_id() AND (? = '' OR state = ?)";
+        connection.exec(find, (&self.schema().name, state, state)).await.expect("sessions")
     }
 
     /// What a reader who is not the outlet sees in the table now.
@@ -439,11 +476,11 @@ fn mysql_text(kind: Kind, cell: mysql_async::Value) -> Option<String> {
             let sign = if negative { "-" } else { "" };
             format!("{sign}{}", clock(days * 24 + u32::from(hours), minutes, seconds, micros))
         }
-        (
-            Kind::Boolean | Kind::Float32 | Kind::Float64 | Kind::Date | Kind::Timestamp,
-            other,
-        ) => panic!("{kind:?} as {other:?}"),
+        (Kind::Boolean | Kind::Float32 | Kind::Float64 | Kind::Date | Kind::Timestamp, other) => {
+            panic!("{kind:?} as {other:?}")
+        }
         (_, Cell::Bytes(bytes)) => text(bytes),
+        (Kind::Text, Cell::Int(value)) => value.to_string(),
         (_, other) => panic!("{kind:?} as {other:?}"),
     })
 }

@@ -100,10 +100,7 @@ pub(crate) fn samples() -> Vec<(&'static str, Vec<Value>)> {
 }
 
 /// A table of its own for every type, and a place in the log.
-fn holders(
-    place: Place,
-    columns: impl Fn(&str) -> (Vec<Column>, &'static [usize]),
-) -> Vec<Holder> {
+fn holders(place: Place, columns: impl Fn(&str) -> (Vec<Column>, &'static [usize])) -> Vec<Holder> {
     (0..)
         .zip(samples())
         .map(|(number, (type_name, mut values))| {
@@ -126,7 +123,9 @@ struct Holder {
 async fn a_value_of_every_kind_comes_back_by_every_way_in() {
     for subject in Subject::all().await {
         let mut outlet = subject.open().await;
-        for holder in holders(subject.place, |name| (vec![column("id", "int8"), column("value", name)], &[0])) {
+        for holder in
+            holders(subject.place, |name| (vec![column("id", "int8"), column("value", name)], &[0]))
+        {
             let relation = &holder.relation;
             outlet.prepare(relation, true).await.expect("ready");
             let numbered = |from: i64| -> Vec<Row> {
@@ -151,7 +150,9 @@ async fn a_value_of_every_kind_comes_back_by_every_way_in() {
 async fn a_value_of_every_kind_finds_its_row_when_there_is_no_key() {
     for subject in Subject::transactional().await {
         let mut outlet = subject.open().await;
-        for holder in holders(subject.place, |name| (vec![column("id", "int8"), column("value", name)], &[])) {
+        for holder in
+            holders(subject.place, |name| (vec![column("id", "int8"), column("value", name)], &[]))
+        {
             let relation = &holder.relation;
             outlet.prepare(relation, true).await.expect("ready");
             let row = |value: &Value| Row::new(vec![Value::Int(1), value.clone()]);
@@ -175,7 +176,9 @@ fn can_be_a_key(type_name: &str) -> bool {
 async fn a_value_of_every_kind_finds_its_row_as_a_key() {
     for subject in Subject::transactional().await {
         let mut outlet = subject.open().await;
-        for holder in holders(subject.place, |name| (vec![column("value", name), column("n", "int8")], &[0])) {
+        for holder in
+            holders(subject.place, |name| (vec![column("value", name), column("n", "int8")], &[0]))
+        {
             if !can_be_a_key(holder.type_name) {
                 continue;
             }
