@@ -28,9 +28,9 @@ use crate::origin::Origin;
 use crate::outlet::{Durable, Outlet};
 use crate::plugins::Plugins;
 use crate::progress::Progress;
-use crate::source::postgres::backoff::Backoff;
-use crate::source::postgres::preflight::{Finding, Severity};
-use crate::source::postgres::source::{Source, sort_findings};
+use crate::source::Source;
+use crate::source::backoff::Backoff;
+use crate::source::finding::{self, Finding, Severity};
 use crate::state::{self, Store};
 use crate::telemetry::field;
 
@@ -106,7 +106,7 @@ impl Attempt<'_> {
         let delivering = tokio::spawn(delivery::run(work, targets, landed_sender));
 
         backoff.reset();
-        info!({ field::PIPELINE } = config.name, tables = config.source.tables.len(), "started");
+        info!({ field::PIPELINE } = config.name, tables = config.source.tables().len(), "started");
         let mut moved = false;
         let parts =
             Parts { source, store: &mut store, moved: &mut moved, lanes, landed, delivering };
@@ -134,7 +134,7 @@ struct Begun {
 impl Begun {
     /// Cancel-safe: what was opened is closed again.
     async fn of(config: &Pipeline, mode: SnapshotMode, reached: &mut bool) -> Result<Self, Error> {
-        let source = Source::connect(&config.source).await?;
+        let mut source = Source::connect(&config.source).await?;
         let origin = source.origin(&config.name);
         let mut store = Store::open(&config.state, &origin).await?;
         preflight(mode, &source, &store).await?;
@@ -189,11 +189,11 @@ fn load(config: &Pipeline) -> Result<Plugins, Error> {
 
 async fn preflight(mode: SnapshotMode, source: &Source, store: &Store) -> Result<(), Error> {
     let findings = source.findings(store.record(), mode).await?;
-    let errors = sort_findings(findings);
+    let errors = finding::sort(findings);
     if !errors.is_empty() {
         return Err(Error::NotReady(errors));
     }
-    Ok(source.prepare_publication(store.record(), mode).await?)
+    Ok(source.prepare(store.record(), mode).await?)
 }
 
 /// The outlets by name, with the key that the configuration has for each kind.

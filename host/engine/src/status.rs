@@ -58,7 +58,7 @@ impl Status {
     pub fn new(pipeline: &Pipeline, content: Option<&Content>) -> Self {
         let nothing = Record::default();
         let record = content.map_or(&nothing, |content| &content.record);
-        let configured = &pipeline.source.tables;
+        let configured = pipeline.source.tables();
         let others = record.tables.keys().filter(|table| !configured.contains(table));
         let table = |name: &TableName| {
             let attempts = record.attempts(name);
@@ -162,7 +162,11 @@ mod tests {
             Step::Checkpoint(Lsn::new(0x1_0000_0020)),
         ];
         let record = steps.iter().fold(Record::default(), Record::with);
-        let source = origin::Source { system: "7".into(), database: "d".into() };
+        let source = origin::Source {
+            kind: origin::Kind::Postgres,
+            system: "7".into(),
+            database: "d".into(),
+        };
         let origin = Origin { pipeline: "shop".into(), source };
         let json = Status::new(&pipeline(), Some(&Content { origin, record })).to_json();
         assert_eq!(

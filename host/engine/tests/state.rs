@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use dovetail::config;
-use dovetail::origin::{Origin, Source};
+use dovetail::origin::{Kind, Origin, Source};
 use dovetail::outlet::{Delivery, Durable, Landed, Outlet};
 use dovetail::state::{self, Error, Store};
 use dovetail_core::batch::Closing;
@@ -15,7 +15,7 @@ use dovetail_core::seam::{Fenced, Pin, Record, Step};
 use tempfile::TempDir;
 
 fn origin() -> Origin {
-    let source = Source { system: "7301".into(), database: "shop".into() };
+    let source = Source { kind: Kind::Postgres, system: "7301".into(), database: "shop".into() };
     Origin { pipeline: "test".into(), source }
 }
 

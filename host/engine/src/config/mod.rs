@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use dovetail_core::schema::TableName;
+use dovetail_core::seam::Mode;
 
 pub use environment::Environment;
 pub(crate) use problem::nearest;
@@ -73,7 +74,7 @@ impl Pipeline {
 pub struct Pipeline {
     /// Names the slot, the publication and the outlet's checkpoint where nothing else does. `[a-z0-9_]{1,40}`.
     pub name: String,
-    pub source: Postgres,
+    pub source: Source,
     pub snapshot: Snapshot,
     /// How many calls into plugins run side by side; a key always takes the same lane.
     pub lanes: NonZeroU16,
@@ -159,6 +160,21 @@ pub struct Tls {
     pub root_certificates: Option<PathBuf>,
 }
 
+/// Where changes come from.
+#[derive(Debug, Clone)]
+pub enum Source {
+    Postgres(Postgres),
+}
+
+impl Source {
+    /// Captured tables, without duplicates, in the order of the file.
+    pub fn tables(&self) -> &[TableName] {
+        match self {
+            Self::Postgres(postgres) => &postgres.tables,
+        }
+    }
+}
+
 #[derive(Debug, Clone)]
 pub struct Postgres {
     pub server: Server,
@@ -228,6 +244,16 @@ pub enum SnapshotMode {
     Always,
     /// Stream only.
     Never,
+}
+
+impl From<SnapshotMode> for Mode {
+    fn from(mode: SnapshotMode) -> Self {
+        match mode {
+            SnapshotMode::Initial => Self::Initial,
+            SnapshotMode::Always => Self::Always,
+            SnapshotMode::Never => Self::Never,
+        }
+    }
 }
 
 #[derive(Debug, Clone)]

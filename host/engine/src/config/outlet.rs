@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::field::{Field, Reader, Section};
 use super::problem::{alternatives, nearest};
 use super::table::IDENTIFIER_BYTES_MAX;
-use super::{Outlet, Postgres, server};
+use super::{Outlet, Source, server};
 
 const KINDS: &str = "one of stdout, file, sqlite, postgres, mysql, mariadb or discard";
 const KIND_NAMES: [&str; 7] =
@@ -16,7 +16,7 @@ const KIND_NAMES: [&str; 7] =
 pub(in crate::config) fn check(
     root: &mut Section<'_>,
     reader: &mut Reader<'_>,
-    source: Option<&Postgres>,
+    source: Option<&Source>,
     directory: &Path,
 ) -> Option<BTreeMap<String, Outlet>> {
     let expected = "outlets by name, such as `replica: {sqlite: {path: replica.db}}`";
@@ -134,8 +134,8 @@ fn same_place(one: &Outlet, other: &Outlet) -> bool {
     }
 }
 
-fn feeds_itself(outlet: &Outlet, source: &Postgres) -> bool {
-    let Outlet::Postgres { server, schema } = outlet else {
+fn feeds_itself(outlet: &Outlet, source: &Source) -> bool {
+    let (Outlet::Postgres { server, schema }, Source::Postgres(source)) = (outlet, source) else {
         return false;
     };
     let captured = |schema: &String| source.tables.iter().any(|table| table.namespace == *schema);

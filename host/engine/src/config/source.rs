@@ -8,7 +8,7 @@ use dovetail_core::schema::TableName;
 
 use super::field::{Field, Reader, Section};
 use super::table::{self, IDENTIFIER_BYTES_MAX};
-use super::{Postgres, quantity, server};
+use super::{Postgres, Source, quantity, server};
 
 /// A commit that hangs for a synchronous standby, or a prepared transaction that somebody forgot, would otherwise hold the
 /// start for ever; ordinary transactions end well within a minute.
@@ -19,7 +19,7 @@ pub(in crate::config) fn check(
     reader: &mut Reader<'_>,
     pipeline: Option<&str>,
     directory: &Path,
-) -> Option<Postgres> {
+) -> Option<Source> {
     let field = root.required(reader, "source", "`postgres: {...}`")?;
     let mut source = field.section(reader, "`postgres: {...}`")?;
     let postgres = source.required(reader, "postgres", "how to reach the server, and its tables");
@@ -44,14 +44,14 @@ pub(in crate::config) fn check(
         None => Some(PIN_TIMEOUT),
     };
     section.finish(reader);
-    Some(Postgres {
+    Some(Source::Postgres(Postgres {
         server: server?,
         tables: tables?,
         slot: slot?,
         publication: publication?,
         create_publication: create_publication?,
         pin_timeout: pin_timeout?,
-    })
+    }))
 }
 
 /// How a kind of database writes the name of a table; the error goes on from the name.

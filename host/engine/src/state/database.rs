@@ -10,7 +10,7 @@ use dovetail_core::seam::{Fenced, Pin, Record, Scan, Step};
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior, params};
 
 use super::{Content, Error};
-use crate::origin::{Origin, Source};
+use crate::origin::{Kind, Origin, Source};
 
 const FILE: &str = "state.db";
 
@@ -238,7 +238,8 @@ fn content(connection: &Connection, path: &Path) -> Result<Content, Error> {
             "SELECT name, system, database, pin, checkpoint, finished FROM pipeline",
             [],
             |row| {
-                let source = Source { system: row.get(1)?, database: row.get(2)? };
+                let kind = Kind::Postgres;
+                let source = Source { kind, system: row.get(1)?, database: row.get(2)? };
                 let origin = Origin { pipeline: row.get(0)?, source };
                 let pin: String = row.get(3)?;
                 let checkpoint: Option<String> = row.get(4)?;
@@ -305,7 +306,7 @@ mod tests {
     #[test]
     fn a_full_disk_is_refused_and_the_saved_record_stays() {
         let directory = tempfile::tempdir().expect("a directory");
-        let source = Source { system: "1".into(), database: "d".into() };
+        let source = Source { kind: Kind::Postgres, system: "1".into(), database: "d".into() };
         let origin = Origin { pipeline: "p".into(), source };
         let (mut database, empty) = Database::open(directory.path(), &origin).expect("open");
         let pages: i64 = database

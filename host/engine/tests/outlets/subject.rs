@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use dovetail::config;
-use dovetail::origin::{Origin, Source};
+use dovetail::origin::{self, Origin, Source};
 use dovetail::outlet::{Delivery, Error, Landed, Outlet};
 use dovetail_core::decode::print::{self, Printed};
 use dovetail_core::schema::{Kind, Relation};
@@ -159,7 +159,8 @@ impl Database {
 }
 
 pub(crate) fn origin() -> Origin {
-    let source = Source { system: "7301".into(), database: "shop".into() };
+    let source =
+        Source { kind: origin::Kind::Postgres, system: "7301".into(), database: "shop".into() };
     Origin { pipeline: "test".into(), source }
 }
 

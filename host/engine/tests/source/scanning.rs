@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU16;
 
 use anyhow::Result;
-use dovetail::source::postgres::scan::Options;
+use dovetail::source::Options;
 use dovetail::source::postgres::slot;
 use dovetail::source::postgres::view::View;
 use dovetail_core::batch::ChunkId;

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use dovetail::config::{self, Postgres};
-use dovetail::origin::{Origin, Source};
+use dovetail::origin::{Kind, Origin, Source};
 use dovetail::outlet::{Delivery, Landed, Outlet};
+use dovetail::source::Item;
 use dovetail::source::postgres::catalog;
 use dovetail::source::postgres::connection::Session;
 use dovetail::source::postgres::slot;
-use dovetail::source::postgres::stream::{Item, Stream, StreamError};
+use dovetail::source::postgres::stream::{Stream, StreamError};
 use dovetail::state::{Saved, Store};
 use dovetail_core::batch::Closing;
 use dovetail_core::change::{Change, Event, Operation};
@@ -42,7 +43,7 @@ impl Read {
 /// The only way to a position that may be acknowledged: an outlet proves it, the state saves it.
 async fn saved(position: Lsn) -> Result<Saved<Lsn>> {
     let directory = tempfile::tempdir()?;
-    let source = Source { system: "1".into(), database: "d".into() };
+    let source = Source { kind: Kind::Postgres, system: "1".into(), database: "d".into() };
     let origin = Origin { pipeline: "p".into(), source };
     let mut outlet = Outlet::open(&config::Outlet::Discard, &origin, 0).await?;
     let closing = Closing::Commit(position);

@@ -14,14 +14,13 @@
 //! worker that has no room does not read its socket, which stops the server. Rows beyond [`LARGE_BYTES`] pass one at a
 //! time over all workers, from before they are read until they are taken.
 
-use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::sync::Mutex;
 
 use dovetail_core::batch::ChunkId;
 use dovetail_core::change::{Change, Event};
 use dovetail_core::decode::copy;
-use dovetail_core::position::{Lsn, Position};
+use dovetail_core::position::Position;
 use dovetail_core::schema::{Relation, TableName};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
@@ -33,6 +32,7 @@ use super::failure::Failure;
 use super::view::View;
 use super::wire::{Purpose, Wire};
 use crate::progress::Table as Progress;
+use crate::source::piece::{Options, Piece};
 
 /// Rows in a piece: enough to amortize a hand-over between tasks (about a microsecond), few enough to be a small part of
 /// a batch.
@@ -73,25 +73,6 @@ pub(super) async fn plan(
     let chunks = chunk::plan(session, tables, chunk_rows).await?;
     let relations = tables.iter().map(|table| Arc::clone(&table.relation));
     Ok(Plan { tables: relations.zip(chunks).collect() })
-}
-
-#[derive(Debug, Clone)]
-pub struct Options {
-    pub workers: NonZeroU16,
-    /// The position of every row.
-    pub pin: Lsn,
-    /// An earlier attempt may have delivered these rows.
-    pub redelivery: bool,
-}
-
-/// Rows of one chunk.
-#[derive(Debug)]
-pub struct Piece {
-    pub relation: Arc<Relation>,
-    /// May be empty where a chunk has no rows (any more).
-    pub events: Vec<Event>,
-    /// Set on the last piece of a chunk.
-    pub chunk: Option<ChunkId>,
 }
 
 #[derive(Debug, thiserror::Error)]

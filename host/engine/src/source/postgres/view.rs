@@ -28,11 +28,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use dovetail_core::fence::Fence;
 use dovetail_core::position::Lsn;
 use dovetail_core::schema::{Relation, TableName};
 use tokio::time::Instant;
 
 use crate::config;
+use crate::source::piece::Options;
 
 use super::catalog::{self, Heap, Table, get};
 use super::connection::Session;
@@ -77,7 +79,7 @@ pub struct View {
     server: config::Server,
     tables: Vec<Table>,
     snapshot: Snapshot,
-    fence: Option<String>,
+    fence: Option<Fence>,
     horizon: Lsn,
 }
 
@@ -117,14 +119,17 @@ impl View {
         // Load-bearing: behind `export`, whose statement opens the view.
         let horizon = insert_position(&session).await?;
         let tables = hold(&session, source, tables).await?;
-        let fence = Some(snapshot.contains.clone());
+        let fence = snapshot.contains.parse().map_err(|_| {
+            Failure::protocol("the view's snapshot is not of the form 10:20:10,14,15")
+        })?;
+        let fence = Some(fence);
         Ok(Self { session, server: source.server.clone(), tables, snapshot, fence, horizon })
     }
 
-    /// What the view contains, as `pg_current_snapshot()` prints it; `None` for the pin's own, in which nothing of the
+    /// What the view contains; `None` for the pin's own, in which nothing of the
     /// stream is.
-    pub fn fence(&self) -> Option<&str> {
-        self.fence.as_deref()
+    pub fn fence(&self) -> Option<&Fence> {
+        self.fence.as_ref()
     }
 
     /// Every transaction that the view contains has its commit record before this position.
@@ -150,7 +155,7 @@ impl View {
     ///
     /// # Errors
     /// Transient: open another view.
-    pub async fn scan(self, plan: Plan, options: scan::Options) -> Result<Scan, Failure> {
+    pub async fn scan(self, plan: Plan, options: Options) -> Result<Scan, Failure> {
         Scan::start(self, plan, options).await
     }
 
