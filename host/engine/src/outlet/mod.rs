@@ -23,6 +23,7 @@ mod error;
 mod fold;
 pub mod lines;
 pub mod mysql;
+mod mysql_types;
 pub mod postgres;
 pub mod sqlite;
 mod table;

@@ -18,6 +18,7 @@ use dovetail_core::position::Lsn;
 use dovetail_core::schema::{Column, Initial, Relation};
 use dovetail_core::value::{Row, Value};
 
+use super::mysql_types::TypeName;
 use super::{Delivery, Error};
 
 /// One write on the table of `relation`.
@@ -308,8 +309,12 @@ pub(in crate::outlet) fn alteration<'a>(
 /// its rows (`numeric(10,2)` to `numeric(10,4)` makes `1.00` into `1.0000`), of which the log says nothing.
 fn keeps_values(was: &Column, is: &Column) -> bool {
     let (from, to) = (was.type_modifier, is.type_modifier);
-    if was.type_name != is.type_name || from == to {
-        return was.type_name == is.type_name;
+    if was.type_name != is.type_name {
+        let names = (TypeName::parse(&is.type_name), TypeName::parse(&was.type_name));
+        return matches!(names, (Some(is), Some(was)) if is.widens(&was));
+    }
+    if from == to {
+        return true;
     }
     match was.type_name.as_str() {
         _ if to == -1 => true,

@@ -46,8 +46,9 @@ impl Place {
     pub(crate) fn holds(self, value: &Value) -> bool {
         let Self::MySql(_) = self else { return true };
         match value {
-            Value::Float32(value) => value.is_finite(),
-            Value::Float64(value) => value.is_finite(),
+            // Nor is there a sign of zero at MariaDB.
+            Value::Float32(value) => value.is_finite() && *value != 0.0,
+            Value::Float64(value) => value.is_finite() && *value != 0.0,
             Value::TemporalSpecial(_) => false,
             Value::Date(_) | Value::Timestamp(_) | Value::TimestampTz(_) => {
                 printed(value).is_some_and(|text| !text.ends_with("BC"))

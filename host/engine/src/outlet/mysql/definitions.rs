@@ -22,6 +22,7 @@ use super::ledger;
 use super::replica::Replica;
 use super::statements::{self, Table, There};
 use super::types::{self, Made};
+use crate::origin;
 use crate::outlet::Error;
 use crate::outlet::table::{self, Before, Known};
 use crate::source::mysql::identifier::quote;
@@ -282,8 +283,14 @@ impl Replica {
     }
 
     fn created(&self, relation: &Relation) -> Result<Vec<String>, Error> {
-        let made: Vec<Made> = relation.columns.iter().map(types::from_postgres).collect();
-        types::created(relation, &made)
+        let version = self.server.version();
+        let made = relation.columns.iter().map(|column| match self.source {
+            origin::Kind::Postgres => types::from_postgres(column),
+            from @ (origin::Kind::MySql | origin::Kind::MariaDb) => {
+                types::from_mysql(column, from, version)
+            }
+        });
+        types::created(relation, &made.collect::<Vec<Made>>())
     }
 
     /// A table keeps its name; whose it is says the ledger.

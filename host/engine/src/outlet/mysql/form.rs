@@ -57,7 +57,7 @@ pub(super) enum Unfit {
     Digits,
     #[error("it is no number")]
     NotANumber,
-    #[error("it is outside the years 1 to 9999")]
+    #[error("it is outside the years 0 to 9999")]
     Year,
     #[error("it is outside the range of 838:59:59")]
     Hours,
@@ -274,7 +274,13 @@ fn temporal(value: &Value, fraction: Option<u32>) -> Result<String, Unfit> {
         Value::TemporalSpecial(_) => return Err(Unfit::Temporal),
         _ => return Err(Unfit::Temporal),
     };
-    if printed.ends_with(" BC") || printed.find('-') != Some(4) {
+    // The year before the first is 0 there.
+    let printed = match printed.strip_suffix(" BC") {
+        Some(before) if before.starts_with("0001-") => before.replacen("0001-", "0000-", 1),
+        Some(_) => return Err(Unfit::Year),
+        None => printed,
+    };
+    if printed.find('-') != Some(4) {
         return Err(Unfit::Year);
     }
     let (date, rest) = printed.split_once(' ').unwrap_or((&printed, ""));

@@ -15,11 +15,16 @@
 //! | float4, float8 | `float`, `double`; NaN and infinities are refused |
 //! | numeric(p,s) of at most 65 digits, 30 of them behind the point | `decimal(p,s)`; NaN is refused |
 //! | numeric otherwise | text, as it is written |
-//! | date; time; timestamp, timestamptz (in UTC) | `date`; `time(6)`; `datetime(6)`; infinities and years outside 1 to 9999 are refused |
+//! | date; time; timestamp, timestamptz (in UTC) | `date`; `time(6)`; `datetime(6)`; infinities and years outside 0 to 9999 are refused |
 //! | uuid | `varchar(36)` |
 //! | bytea | `longblob`, in a key `varbinary(n)` |
 //! | json, jsonb | text: the servers' own type would change numbers, and the order and number of keys |
 //! | everything else, arrays, intervals and enums among it | text: what the source prints |
+//!
+//! Types of MySQL and MariaDB stay what they are, with these exceptions: `text` of any size is `longtext` and every blob
+//! `longblob`; `json` of MySQL is text at MariaDB; geometries are bytes (`longblob`) at the other server, `vector` where the
+//! server has none; MariaDB's `uuid`, `inet4` and `inet6` are `varchar` at MySQL. Zero dates stay. A zero loses its sign at
+//! MariaDB, which knows one zero only.
 //!
 //! Text is `longtext`, in a key `varchar(n)`, in utf8mb4 and under a collation that compares bytes and does not ignore
 //! blanks at the end, so that keys that differ at the source differ here.

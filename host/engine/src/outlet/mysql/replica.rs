@@ -14,7 +14,7 @@ use super::ledger;
 use super::server::Server;
 use super::statements::Table;
 use crate::config::MySqlServer;
-use crate::origin::Origin;
+use crate::origin::{self, Origin};
 use crate::outlet::fold::{Fate, Fold};
 use crate::outlet::table::{
     self, Action, Before, Due, Move, Write, available, incomplete, is_behind, missing_row,
@@ -32,6 +32,8 @@ type Folds<'a> = HashMap<RelationId, Fold<'a>>;
 pub struct Replica {
     pub(super) server: Server,
     pub(super) pipeline: String,
+    /// Whose type names the relations have.
+    pub(super) source: origin::Kind,
     pub(super) definitions: Definitions,
     target: u16,
     recorded: Option<Lsn>,
@@ -52,6 +54,7 @@ impl Replica {
         let mut replica = Self {
             server: Server::open(server, database, &origin.pipeline).await?,
             pipeline: origin.pipeline.clone(),
+            source: origin.source.kind,
             definitions: Definitions::default(),
             target,
             recorded: None,

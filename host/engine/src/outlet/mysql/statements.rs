@@ -32,7 +32,12 @@ pub(super) fn create(
     let all = relation.columns.iter().zip(types).enumerate();
     let mut parts: Vec<_> = all
         .map(|(index, (column, kind))| {
-            let null = if relation.key.contains(&index) { "NOT NULL" } else { "NULL" };
+            let null = match relation.key.contains(&index) {
+                false => "NULL",
+                // Or an older server would set it to the current time at every update.
+                true if kind.starts_with("timestamp") => "NOT NULL DEFAULT '1970-01-01 00:00:01'",
+                true => "NOT NULL",
+            };
             format!("{} {kind} {null}", quote(&column.name))
         })
         .collect();

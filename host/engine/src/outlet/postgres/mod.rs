@@ -14,6 +14,15 @@
 //! | `bit` | `varbit` |
 //! | of the source's own (enum, composite, extension), `regclass` and its like | `text`: what the source prints |
 //!
+//! | of MySQL and MariaDB: integers, `bigint unsigned`, `decimal` | the smallest integer that holds all, `numeric(20)`, `numeric` |
+//! | `datetime`, `timestamp`, `time`, `year` | `timestamp`, `timestamptz`, `interval` (it is a duration of up to 838 hours), `int2` |
+//! | text of any size, `enum`, `set`; bytes, geometries, vectors | `text`; `bytea` (geometries in the server's own form: SRID and WKB) |
+//! | `bit`, `json`, `uuid`, `inet4` and `inet6` | `varbit`, `json`, `uuid`, `inet` |
+//!
+//! Zero dates of MySQL (`0000-00-00`) are none here, and refused when they come: NULL would be an invention, and all dates as
+//! text for the sake of them the loss of a type. Where there are some, make the column text at the outlet; it takes what the
+//! source prints.
+//!
 //! A table that the operator made may have other types (its own enum, `varchar(20)`): values are cast to what is
 //! there, and what does not fit is refused, never cut.
 
