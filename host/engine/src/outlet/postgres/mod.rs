@@ -1,7 +1,7 @@
 //! A replica in a PostgreSQL database.
 //!
 //! Rows, table definitions and the checkpoint are written in one transaction under `synchronous_commit = on`. Writes
-//! of a group are folded per key ([`fold`]) and go out as a few statements over arrays, one array a column, whatever
+//! of a group are folded per key (module `fold`) and go out as a few statements over arrays, one array a column, whatever
 //! the number of rows; so the order of keys among each other is not kept inside a transaction, which nobody can see.
 //! A large source transaction lies in the server's own transaction; here it needs no more memory than its batches.
 //!
@@ -20,11 +20,19 @@
 //! | `bit` | `varbit` |
 //! | of the source's own (enum, composite, extension), `regclass` and its like | `text`: what the source prints |
 //!
+//! | of MySQL and MariaDB: integers, `bigint unsigned`, `decimal` | the smallest integer that holds all, `numeric(20)`, `numeric` |
+//! | `datetime`, `timestamp`, `time`, `year` | `timestamp`, `timestamptz`, `interval` (it is a duration of up to 838 hours), `int2` |
+//! | text of any size, `enum`, `set`; bytes, geometries, vectors | `text`; `bytea` (geometries in the server's own form: SRID and WKB) |
+//! | `bit`, `json`, `uuid`, `inet4` and `inet6` | `varbit`, `json`, `uuid`, `inet` |
+//!
+//! Zero dates of MySQL (`0000-00-00`) are none here, and refused when they come: NULL would be an invention, and all dates as
+//! text for the sake of them the loss of a type. Where there are some, make the column text at the outlet; it takes what the
+//! source prints.
+//!
 //! A table that the operator made may have other types (its own enum, `varchar(20)`): values are cast to what is
 //! there, and what does not fit is refused, never cut.
 
 mod array;
-mod fold;
 mod ledger;
 mod replica;
 mod server;
