@@ -86,7 +86,9 @@ impl Read {
 
 fn show(event: &Event) -> String {
     let pair = |row: &[Value]| match row {
-        [Value::Int(id), Value::Text(text)] => format!("{id}={}", String::from_utf8_lossy(text.as_ref())),
+        [Value::Int(id), Value::Text(text)] => {
+            format!("{id}={}", String::from_utf8_lossy(text.as_ref()))
+        }
         other => format!("{other:?}"),
     };
     match &event.change {

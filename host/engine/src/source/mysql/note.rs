@@ -74,7 +74,8 @@ mod tests {
     #[test]
     fn a_note_reads_back_what_it_wrote() {
         let footprint = Some(Footprint::of(Lsn::binlog(0, 3, 500), b"event"));
-        let sets = "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5:7,3e11fa47-71ca-11e1-9e33-c80aa9429562:tag:1";
+        let sets =
+            "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5:7,3e11fa47-71ca-11e1-9e33-c80aa9429562:tag:1";
         for gtids in [
             Gtids::None,
             Gtids::Set(sets.parse().unwrap()),

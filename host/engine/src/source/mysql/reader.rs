@@ -203,9 +203,7 @@ impl Reader {
     /// looked at, trying again will not help.
     fn ended(&self, failure: Failure) -> StreamError {
         match failure {
-            Failure::Definite { what, source, .. }
-                if self.started && is_fatal(source.as_ref()) =>
-            {
+            Failure::Definite { what, source, .. } if self.started && is_fatal(source.as_ref()) => {
                 let advice = "the connection is made anew".to_owned();
                 Failure::Transient { what, advice, source }.into()
             }

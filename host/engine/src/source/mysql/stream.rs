@@ -284,7 +284,8 @@ fn plan(log: &Log, start: Start<'_>) -> Result<Plan, StreamError> {
     match log.judge(&known) {
         Continuity::Same => {}
         Continuity::Elsewhere if epoch > from.epoch() => {
-            let origin = behind(gtids).ok_or_else(|| lost("nothing is known beside its position"))?;
+            let origin =
+                behind(gtids).ok_or_else(|| lost("nothing is known beside its position"))?;
             return Ok(Plan { origin, from: Lsn::binlog(epoch, 0, 0), passed: None });
         }
         // It was another one when the pipeline looked; the next attempt looks again.
@@ -297,7 +298,9 @@ fn plan(log: &Log, start: Start<'_>) -> Result<Plan, StreamError> {
         }
         Continuity::Purged => return Err(lost("it has removed the log of some of them")),
         Continuity::Behind => return Err(lost("it lacks transactions that have been read")),
-        Continuity::Diverged => return Err(lost("it has other transactions than those that have been read")),
+        Continuity::Diverged => {
+            return Err(lost("it has other transactions than those that have been read"));
+        }
         Continuity::Reset => return Err(lost("its log was reset, or put back from a backup")),
     }
     let footprint = note.and_then(|note| note.footprint);
