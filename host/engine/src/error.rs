@@ -2,17 +2,12 @@
 
 use std::fmt::Write as _;
 
-use dovetail_core::fence::InvalidFence;
 use dovetail_core::position::Lsn;
 use dovetail_core::seam::Refusal;
 
 use crate::lanes::DeliveryEnded;
-use crate::source::postgres::failure::Failure;
-use crate::source::postgres::preflight::Finding;
-use crate::source::postgres::scan::ScanError;
-use crate::source::postgres::slot::CreateError;
-use crate::source::postgres::stream::StreamError;
-use crate::source::postgres::view::ViewError;
+use crate::source::failure::{Failure, ScanError, ViewError};
+use crate::source::finding::Finding;
 use crate::{delivery, outlet, plugins, state};
 
 /// Everything that ends an attempt.
@@ -23,15 +18,13 @@ pub enum Error {
     #[error(transparent)]
     Source(#[from] Failure),
     #[error("pin a position")]
-    Pin(#[from] CreateError),
+    Pin(#[source] Failure),
     #[error("open a view")]
     View(#[from] ViewError),
-    #[error("read the fence of a view")]
-    Fence(#[source] InvalidFence),
     #[error("scan tables")]
     Scan(#[from] ScanError),
     #[error("stream the log")]
-    Stream(#[from] StreamError),
+    Stream(#[source] Failure),
     #[error("open outlet {name}")]
     Outlet {
         name: String,
@@ -66,11 +59,13 @@ impl Error {
     /// Whether another attempt may do better without anybody's help.
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Source(failure) => failure.is_transient(),
-            Self::Pin(error) => error.is_transient(),
-            Self::View(error) => error.is_transient(),
-            Self::Scan(error) => error.is_transient(),
-            Self::Stream(error) => error.is_transient(),
+            Self::Source(failure) | Self::Pin(failure) | Self::Stream(failure) => {
+                failure.is_transient()
+            }
+            Self::View(ViewError::Stale { .. }) | Self::Scan(ScanError::ViewLost(_)) => true,
+            Self::View(ViewError::Failure(failure)) | Self::Scan(ScanError::Failure(failure)) => {
+                failure.is_transient()
+            }
             Self::Outlet { source, .. } => source.is_transient(),
             Self::Delivery(error) => error.is_transient(),
             Self::DrainTimedOut | Self::DeliveryEnded(_) => true,
@@ -78,7 +73,6 @@ impl Error {
             Self::NotReady(_)
             | Self::Plugins(_)
             | Self::Refused(_)
-            | Self::Fence(_)
             | Self::Stopped
             | Self::UnprovenCheckpoint { .. } => false,
         }

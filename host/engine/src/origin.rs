@@ -13,16 +13,47 @@ pub struct Origin {
     pub source: Source,
 }
 
-/// One log: a database of one server's data directory.
+/// One log: of a database of a PostgreSQL data directory, or of a MySQL or MariaDB server and those that take over from
+/// it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
-    /// PostgreSQL's `system_identifier`, which `initdb` makes and a copy of the data directory keeps.
+    pub kind: Kind,
+    /// PostgreSQL's `system_identifier`, which `initdb` makes and a copy of the data directory keeps. Elsewhere a name of
+    /// the server that the pin was taken at; it stays when another one takes over.
     pub system: String,
+    /// Empty where one log has all databases of a server.
     pub database: String,
+}
+
+/// Which kind of database: what the types of its columns mean follows from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Postgres,
+    MySql,
+    MariaDb,
+}
+
+impl Kind {
+    pub const ALL: [Self; 3] = [Self::Postgres, Self::MySql, Self::MariaDb];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Postgres => "postgres",
+            Self::MySql => "mysql",
+            Self::MariaDb => "mariadb",
+        }
+    }
+
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
 }
 
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "database {} of system {}", self.database, self.system)
+        match self.kind {
+            Kind::Postgres => write!(f, "database {} of system {}", self.database, self.system),
+            Kind::MySql | Kind::MariaDb => write!(f, "{} server {}", self.kind.name(), self.system),
+        }
     }
 }

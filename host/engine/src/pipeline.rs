@@ -28,10 +28,10 @@ use crate::origin::Origin;
 use crate::outlet::{Durable, Outlet};
 use crate::plugins::Plugins;
 use crate::progress::Progress;
-use crate::source::postgres::backoff::Backoff;
-use crate::source::postgres::preflight::{Finding, Severity};
-use crate::source::postgres::source::{Source, sort_findings};
-use crate::state::{self, Store};
+use crate::source::Source;
+use crate::source::backoff::Backoff;
+use crate::source::finding::{self, Finding, Severity};
+use crate::state::{self, Content, Notes, Store};
 use crate::telemetry::field;
 
 /// How a run is to end.
@@ -106,7 +106,7 @@ impl Attempt<'_> {
         let delivering = tokio::spawn(delivery::run(work, targets, landed_sender));
 
         backoff.reset();
-        info!({ field::PIPELINE } = config.name, tables = config.source.tables.len(), "started");
+        info!({ field::PIPELINE } = config.name, tables = config.source.tables().len(), "started");
         let mut moved = false;
         let parts =
             Parts { source, store: &mut store, moved: &mut moved, lanes, landed, delivering };
@@ -134,9 +134,13 @@ struct Begun {
 impl Begun {
     /// Cancel-safe: what was opened is closed again.
     async fn of(config: &Pipeline, mode: SnapshotMode, reached: &mut bool) -> Result<Self, Error> {
-        let source = Source::connect(&config.source).await?;
+        let notes = notes(state::read(&config.state).await?.as_ref());
+        let mut source = Source::connect(&config.source, &notes).await?;
         let origin = source.origin(&config.name);
         let mut store = Store::open(&config.state, &origin).await?;
+        if *store.notes() != notes {
+            return Err(state::Error::Changed { path: config.state.clone() }.into());
+        }
         preflight(mode, &source, &store).await?;
         store.keep_outlets(kinds(config)).await?;
         let targets = open_targets(config, &origin).await?;
@@ -159,8 +163,8 @@ pub struct Report {
 /// When something cannot be asked: a server that cannot be reached, a plugin that is refused.
 pub async fn check(config: &Pipeline) -> Result<Report, Error> {
     load(config)?;
-    let source = Source::connect(&config.source).await?;
     let content = state::read(&config.state).await?;
+    let source = Source::connect(&config.source, &notes(content.as_ref())).await?;
     let record = content.map(|content| content.record).unwrap_or_default();
     let findings = source.findings(&record, config.snapshot.mode).await?;
     Ok(Report { pipeline: config.name.clone(), findings })
@@ -189,11 +193,16 @@ fn load(config: &Pipeline) -> Result<Plugins, Error> {
 
 async fn preflight(mode: SnapshotMode, source: &Source, store: &Store) -> Result<(), Error> {
     let findings = source.findings(store.record(), mode).await?;
-    let errors = sort_findings(findings);
+    let errors = finding::sort(findings);
     if !errors.is_empty() {
         return Err(Error::NotReady(errors));
     }
-    Ok(source.prepare_publication(store.record(), mode).await?)
+    Ok(source.prepare(store.record(), mode).await?)
+}
+
+/// They are read before the state is opened for writing: whose state it is, a source may know from them only.
+fn notes(content: Option<&Content>) -> Notes {
+    content.map(|content| content.notes.clone()).unwrap_or_default()
 }
 
 /// The outlets by name, with the key that the configuration has for each kind.
@@ -203,6 +212,7 @@ fn kinds(config: &Pipeline) -> BTreeMap<String, String> {
         config::Outlet::File { .. } => "file",
         config::Outlet::Sqlite { .. } => "sqlite",
         config::Outlet::Postgres { .. } => "postgres",
+        config::Outlet::MySql { .. } => "mysql",
         config::Outlet::Discard => "discard",
     };
     config.deliver.iter().map(|name| (name.clone(), kind(name).to_owned())).collect()

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use dovetail::origin::{Origin, Source};
+use dovetail::origin::{Kind, Origin, Source};
 use dovetail::state::Store;
 use dovetail_core::position::Lsn;
 use dovetail_core::seam::Step;
@@ -104,7 +104,7 @@ fn status_of_a_pipeline_that_never_ran_is_all_due() {
 #[tokio::test]
 async fn status_reads_the_state_while_its_writer_holds_it() {
     let directory = directory(SOUND);
-    let source = Source { system: "7000".into(), database: "shop".into() };
+    let source = Source { kind: Kind::Postgres, system: "7000".into(), database: "shop".into() };
     let origin = Origin { pipeline: "shop".into(), source };
     let mut store = Store::open(&directory.path().join("state"), &origin).await.expect("opened");
     for step in [Step::Intend, Step::Pin(Lsn::new(0x16_B374_D848))] {

@@ -192,7 +192,7 @@ impl Stepping<'_> {
                 self.apply(Input::PinDropped);
             }
             Action::TakePin => self.create_slot(),
-            Action::Settle => {
+            Action::Settle { .. } => {
                 if self.bug == Some(Bug::NoSettling) {
                     self.apply(Input::Settled { mark: Mark::Xid(Xid(0)) });
                 } else {

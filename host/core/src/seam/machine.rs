@@ -258,7 +258,7 @@ impl Seam {
 
     fn settle(&mut self) -> Vec<Action> {
         self.state = State::Settling;
-        vec![Action::Settle]
+        vec![Action::Settle { from: self.resume() }]
     }
 
     fn attempt(&mut self, sight: Sight) -> Vec<Action> {
@@ -358,15 +358,20 @@ impl Seam {
     }
 
     fn stream(&mut self) -> Vec<Action> {
-        let start = self.start.as_ref();
-        let outlet = start.and_then(outlet_position);
-        let log_end = start.map(|start| start.log_end);
-        let from = start.and_then(|start| resume_position(&self.record, start)).unwrap_or_default();
+        let outlet = self.start.as_ref().and_then(outlet_position);
+        let log_end = self.start.as_ref().map(|start| start.log_end);
+        let from = self.resume();
         let again_before = log_end.filter(|_| self.streamed_before).unwrap_or(from);
         let streaming = Streaming { saving: None, waiting: outlet, finishing: false };
         let mut actions = vec![Action::Stream { from, again_before }];
         actions.extend(self.advance(streaming));
         actions
+    }
+
+    /// Where the stream goes on: no checkpoint is saved before there is one, so it is the same all the time until then.
+    fn resume(&self) -> Lsn {
+        let position = self.start.as_ref().and_then(|start| resume_position(&self.record, start));
+        position.unwrap_or_default()
     }
 
     /// Saves what is durable and not saved yet, and the end of the hand-over when it is reached.

@@ -176,7 +176,10 @@ pub enum Action {
     /// Wait until everything that the stream will not bring is visible, with the limit that taking a pin has; answer
     /// with [`Input::Settled`]. On PostgreSQL: take a transaction id of one's own, and wait until every smaller one has
     /// ended. With GTIDs: until those at the position that the stream goes on from have been executed.
-    Settle,
+    Settle {
+        /// Where the stream will go on.
+        from: Lsn,
+    },
     OpenView(View),
     /// A barrier down the lanes that empties these tables, before any row of [`Action::Scan`].
     Truncate(BTreeSet<TableName>),
@@ -199,7 +202,7 @@ impl Action {
     pub fn needs_view(&self) -> bool {
         match self {
             Self::TakePin
-            | Self::Settle
+            | Self::Settle { .. }
             | Self::OpenView(_)
             | Self::Truncate(_)
             | Self::Scan(_) => true,

@@ -1,5 +1,7 @@
 //! The machine, one rule at a time. What orders of steps can do is the explorer's part.
 
+mod files;
+
 use std::collections::BTreeSet;
 
 use super::*;
@@ -87,6 +89,10 @@ fn settled(xid: u64) -> Input {
     Input::Settled { mark: Mark::Xid(Xid(xid)) }
 }
 
+fn settle() -> Action {
+    Action::Settle { from: lsn(50) }
+}
+
 fn judge(seam: &Seam, relation: RelationId, xid: u64) -> Verdict {
     seam.judge(relation, &Xid(xid).into(), lsn(70))
 }
@@ -161,7 +167,7 @@ fn a_slot_that_somebody_streams_from_is_not_dropped_for_an_intent() {
 fn after_a_crash_only_what_is_not_done_is_scanned_behind_a_barrier_in_a_later_view() {
     let record = pinned().with(&Step::Attempt(tables(&["a", "b"]))).with(&scanned("b", None));
     let mut seam = Seam::new(record);
-    assert_eq!(seam.apply(Input::Start(start(&["a", "b"]))), vec![Action::Settle]);
+    assert_eq!(seam.apply(Input::Start(start(&["a", "b"]))), vec![settle()]);
     let settled = seam.apply(settled(12));
     assert_eq!(settled, vec![Action::OpenView(View::Later)]);
     let later = Input::LaterViewOpened { fence: fence("14:20:14"), horizon: lsn(90) };
@@ -182,7 +188,7 @@ fn a_view_that_may_lack_a_transaction_before_the_position_is_not_used() {
     seam.apply(Input::Start(start(&["a"])));
     seam.apply(settled(15));
     let later = Input::LaterViewOpened { fence: fence("14:20:14"), horizon: lsn(90) };
-    assert_eq!(seam.apply(later), vec![Action::Settle]);
+    assert_eq!(seam.apply(later), vec![settle()]);
 }
 
 #[test]
@@ -243,11 +249,7 @@ fn a_lost_view_is_as_a_crash_without_the_crash() {
     seam.apply(Input::Saved(Step::Attempt(tables(&["a", "b"]))));
     seam.apply(planned("a", 1));
     let saving = seam.apply(chunk(0));
-    assert_eq!(
-        seam.apply(Input::ViewLost),
-        vec![Action::Settle],
-        "a is being saved, b is not done"
-    );
+    assert_eq!(seam.apply(Input::ViewLost), vec![settle()], "a is being saved, b is not done");
     let scanned = scanned("a", None);
     assert_eq!(saving, save(scanned.clone()));
     assert_eq!(seam.apply(Input::Saved(scanned)), vec![]);
@@ -281,7 +283,7 @@ fn mode_always_scans_what_is_done_again() {
     let mut seam = Seam::new(done_later().with(&Step::Checkpoint(lsn(60))));
     let again = Step::Again(tables(&["a"]));
     assert_eq!(seam.apply(Input::Start(always)), save(again.clone()));
-    assert_eq!(seam.apply(Input::Saved(again)), vec![Action::Settle]);
+    assert_eq!(seam.apply(Input::Saved(again)), vec![Action::Settle { from: lsn(60) }]);
 }
 
 #[test]
@@ -303,7 +305,7 @@ fn what_was_skipped_is_scanned_behind_a_barrier_once_the_mode_scans() {
     let actions = Seam::new(skipped.clone()).apply(Input::Start(never));
     assert_eq!(actions, vec![stream(50, 1000)], "in mode never it stays so");
     let mut seam = Seam::new(skipped);
-    assert_eq!(seam.apply(Input::Start(start(&["a"]))), vec![Action::Settle]);
+    assert_eq!(seam.apply(Input::Start(start(&["a"]))), vec![settle()]);
     seam.apply(settled(12));
     let later = Input::LaterViewOpened { fence: fence("14:20:14"), horizon: lsn(90) };
     let attempt = Step::Attempt(tables(&["a"]));
@@ -332,7 +334,7 @@ fn a_table_that_has_taken_the_name_of_one_that_is_done_is_refused() {
     }
     let now = Start { tables: [(table("a"), Some(RelationId(8)))].into(), ..start(&[]) };
     let actions = Seam::new(done().with(&Step::Again(tables(&["a"])))).apply(Input::Start(now));
-    assert_eq!(actions, vec![Action::Settle], "and put back");
+    assert_eq!(actions, vec![settle()], "and put back");
 }
 
 #[test]

@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use dovetail_core::schema::TableName;
+use dovetail_core::seam::Mode;
 
 pub use environment::Environment;
 pub(crate) use problem::nearest;
@@ -73,7 +74,7 @@ impl Pipeline {
 pub struct Pipeline {
     /// Names the slot, the publication and the outlet's checkpoint where nothing else does. `[a-z0-9_]{1,40}`.
     pub name: String,
-    pub source: Postgres,
+    pub source: Source,
     pub snapshot: Snapshot,
     /// How many calls into plugins run side by side; a key always takes the same lane.
     pub lanes: NonZeroU16,
@@ -134,6 +135,13 @@ pub struct MySqlServer {
     pub tls: Tls,
 }
 
+impl MySqlServer {
+    /// Whether both name one server, as far as their texts can tell.
+    pub fn is_same(&self, other: &Self) -> bool {
+        (&self.host, self.port) == (&other.host, other.port)
+    }
+}
+
 /// libpq's `sslmode`, with its meanings; `allow` is left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SslMode {
@@ -150,6 +158,23 @@ pub struct Tls {
     pub mode: SslMode,
     /// PEM file of the authorities to trust; the system's store without one.
     pub root_certificates: Option<PathBuf>,
+}
+
+/// Where changes come from.
+#[derive(Debug, Clone)]
+pub enum Source {
+    Postgres(Postgres),
+    MySql(MySql),
+}
+
+impl Source {
+    /// Captured tables, without duplicates, in the order of the file.
+    pub fn tables(&self) -> &[TableName] {
+        match self {
+            Self::Postgres(postgres) => &postgres.tables,
+            Self::MySql(mysql) => &mysql.tables,
+        }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -211,6 +236,15 @@ pub struct MySql {
     pub pin_timeout: Duration,
     /// The scan pauses while the server runs more statements than this side by side.
     pub threads_running_max: u32,
+    /// The operator's consent to miss what foreign keys change by themselves, where the server does not log it.
+    pub ignore_cascades: bool,
+}
+
+impl MySql {
+    /// Whether a row of our own may be written.
+    pub fn uses_own_row(&self) -> bool {
+        self.pin == PinChoice::Rung(Rung::OwnRow)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -221,6 +255,16 @@ pub enum SnapshotMode {
     Always,
     /// Stream only.
     Never,
+}
+
+impl From<SnapshotMode> for Mode {
+    fn from(mode: SnapshotMode) -> Self {
+        match mode {
+            SnapshotMode::Initial => Self::Initial,
+            SnapshotMode::Always => Self::Always,
+            SnapshotMode::Never => Self::Never,
+        }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -272,6 +316,11 @@ pub enum Outlet {
         server: Server,
         /// Schema that receives the tables; `None` keeps the source's.
         schema: Option<String>,
+    },
+    MySql {
+        server: MySqlServer,
+        /// Receives the tables and the engine's own two.
+        database: String,
     },
     /// Counts and forgets; for measurements.
     Discard,

@@ -18,7 +18,6 @@ use std::time::Duration;
 
 use dovetail_core::batch::{ChunkId, Closing};
 use dovetail_core::change::{Change, Event};
-use dovetail_core::fence::Mark;
 use dovetail_core::position::{Lsn, Position};
 use dovetail_core::schema::TableName;
 use dovetail_core::seam::{Action, Due, Input, Pin as Pinned, Seam, Start, Step, Verdict, View};
@@ -37,10 +36,8 @@ use crate::lanes::{DeliveryEnded, Lanes};
 use crate::outlet::{Durable, Landed};
 use crate::pipeline::Until;
 use crate::progress::Progress;
-use crate::source::postgres::scan::{self, Piece};
-use crate::source::postgres::source::Source;
-use crate::source::postgres::stream::Item;
-use crate::source::postgres::view::ViewError;
+use crate::source::failure::{PinError, ViewError};
+use crate::source::{Item, Options, Piece, Source, Wanted};
 use crate::state::{Saved, Store};
 use crate::telemetry::field;
 
@@ -241,26 +238,13 @@ impl<'a> Driver<'a> {
         match action {
             Action::Save(step) => self.save(step).await.map(|input| vec![input]),
             Action::DropPin => {
-                self.source.drop_slot().await?;
+                self.source.drop_pin().await?;
                 Ok(vec![Input::PinDropped])
             }
-            Action::TakePin => {
-                let pin = match unless_stopped(self.stop, self.source.create_slot()).await? {
-                    Ok(pin) => pin,
-                    Err(error) if error.left_nothing() => {
-                        self.failure = Some(error.into());
-                        return Ok(vec![Input::NotPinned]);
-                    }
-                    Err(error) => return Err(error.into()),
-                };
-                let at = pin.position();
-                self.reading = Reading::Pin(pin);
-                info!({ field::POSITION } = %at, "pinned");
-                Ok(vec![Input::Pinned { at, view: true }])
-            }
-            Action::Settle => {
-                let before = unless_stopped(self.stop, self.source.settle()).await??;
-                Ok(vec![Input::Settled { mark: Mark::Xid(before) }])
+            Action::TakePin => self.take_pin().await.map(|input| vec![input]),
+            Action::Settle { from } => {
+                let settled = unless_stopped(self.stop, self.source.settle(from)).await?;
+                Ok(vec![Input::Settled { mark: settled.map_err(Error::Pin)? }])
             }
             Action::OpenView(view) => self.open_view(view).await.map(|input| vec![input]),
             Action::Truncate(tables) => {
@@ -293,10 +277,14 @@ impl<'a> Driver<'a> {
             // Only what an outlet proved to be durable can be saved as a checkpoint.
             Step::Checkpoint(position) => match self.checkpoint.durable {
                 Some(durable) if durable.get() == *position => {
-                    self.checkpoint.saved = Some(self.store.save_checkpoint(durable).await?);
+                    let note = self.source.note(*position);
+                    self.checkpoint.saved = Some(self.store.save_checkpoint(durable, note).await?);
                 }
                 _ => return Err(Error::UnprovenCheckpoint { position: *position }),
             },
+            Step::Pin(at) => {
+                self.store.save_pin(*at, self.source.note(*at)).await?;
+            }
             step => {
                 self.store.save(step).await?;
             }
@@ -305,16 +293,36 @@ impl<'a> Driver<'a> {
         Ok(Input::Saved(step))
     }
 
-    async fn open_view(&mut self, view: View) -> Result<Input, Error> {
-        let due: Vec<TableName> = {
-            let record = self.seam.record();
-            let tables = self.config.source.tables.iter();
-            tables.filter(|table| !record.is_done(table)).cloned().collect()
+    async fn take_pin(&mut self) -> Result<Input, Error> {
+        let wanted = self.wanted();
+        let pin = match unless_stopped(self.stop, self.source.take_pin(&wanted)).await? {
+            Ok(pin) => pin,
+            Err(PinError::NotTaken(failure)) => {
+                self.failure = Some(Error::Pin(failure));
+                return Ok(Input::NotPinned);
+            }
+            Err(PinError::Unknown(failure)) => return Err(Error::Pin(failure)),
         };
+        let (at, view) = (pin.position(), pin.has_view());
+        info!({ field::POSITION } = %at, "pinned");
+        self.reading = if view { Reading::Pin(pin) } else { Reading::Nothing };
+        Ok(Input::Pinned { at, view })
+    }
+
+    /// What the next view is for.
+    fn wanted(&self) -> Wanted {
+        let record = self.seam.record();
+        let tables = self.config.source.tables().iter();
+        let tables = tables.filter(|table| !record.is_done(table)).cloned().collect();
+        Wanted { tables, workers: self.config.snapshot.workers }
+    }
+
+    async fn open_view(&mut self, view: View) -> Result<Input, Error> {
+        let wanted = self.wanted();
         let opened = match (view, std::mem::replace(&mut self.reading, Reading::Nothing)) {
-            (View::Pinned, Reading::Pin(pin)) => self.source.view_of(pin, &due).await,
+            (View::Pinned, Reading::Pin(pin)) => pin.view(&wanted).await,
             (View::Pinned, _) => return Ok(Input::ViewLost),
-            (View::Later, _) => self.source.view_of_now(&due).await,
+            (View::Later, _) => self.source.view(&wanted).await,
         };
         let view = match opened {
             Ok(view) => view,
@@ -326,12 +334,9 @@ impl<'a> Driver<'a> {
         };
         let input = match view.fence() {
             None => Input::PinnedViewOpened,
-            Some(fence) => {
-                let fence = fence.parse().map_err(Error::Fence)?;
-                Input::LaterViewOpened { fence, horizon: view.horizon() }
-            }
+            Some(fence) => Input::LaterViewOpened { fence: fence.clone(), horizon: view.horizon() },
         };
-        info!(tables = due.len(), horizon = %view.horizon(), "view opened");
+        info!(tables = wanted.tables.len(), horizon = %view.horizon(), "view opened");
         self.reading = Reading::View(view);
         Ok(input)
     }
@@ -382,12 +387,8 @@ impl<'a> Driver<'a> {
                 lanes(&mut self.lanes)?.dispatch(Vec::new(), Closing::Chunk(chunk)).await?;
             }
         }
-        let options = scan::Options {
-            workers: self.config.snapshot.workers,
-            pin: self.pin(),
-            redelivery: false,
-        };
-        let scan = view.scan(plan, options).await?;
+        let options = Options { pin: self.pin(), redelivery: false };
+        let scan = plan.scan(options).await?;
         self.progress.scan_started(scan.progress());
         self.reading = Reading::Scan { scan, due: by_relation };
         Ok(inputs)
@@ -398,7 +399,7 @@ impl<'a> Driver<'a> {
         self.caught_up_at = Some(self.source.flushed().await?);
         let relations = self.seam.record().relations();
         let known: Vec<_> = relations.map(|(table, id)| (id, table.clone())).collect();
-        let stream = self.source.stream(from, &known).await?;
+        let stream = self.source.stream(from, &known).await.map_err(Error::Stream)?;
         self.streamed_from = from;
         // Says where the stream begins, so that an outlet that is emptied before its first checkpoint is recognised.
         lanes(&mut self.lanes)?.dispatch(Vec::new(), Closing::Commit(from)).await?;

@@ -8,10 +8,8 @@ use tracing::warn;
 
 use crate::error::Error;
 use crate::outlet::Landed;
-use crate::source::postgres::scan::{Piece, Scan, ScanError};
-use crate::source::postgres::slot::Pin;
-use crate::source::postgres::stream::{Item, Stream};
-use crate::source::postgres::view::View;
+use crate::source::failure::ScanError;
+use crate::source::{Item, Piece, Pin, Scan, Stream, View};
 use crate::telemetry::field;
 
 /// What a driver waits for.
@@ -49,7 +47,7 @@ impl Reading {
                 }
                 Err(error) => Err(error.into()),
             },
-            Self::Stream(stream) => Ok(Happened::Item(stream.next().await?)),
+            Self::Stream(stream) => stream.next().await.map(Happened::Item).map_err(Error::Stream),
         }
     }
 }

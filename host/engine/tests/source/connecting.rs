@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use anyhow::{Result, bail, ensure};
 use dovetail::config::{Postgres, Secret, SslMode};
+use dovetail::source::finding::{Finding, Severity};
 use dovetail::source::postgres::connection::Session;
 use dovetail::source::postgres::failure::Failure;
-use dovetail::source::postgres::preflight::{self, Finding, Prepared, Severity, SlotState};
+use dovetail::source::postgres::preflight::{self, Prepared, SlotState};
 use dovetail::source::postgres::slot;
 use dovetail_core::schema::TableName;
 use dovetail_tests::postgres::{Options, Server, Version};

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use dovetail::config::{self, Postgres};
-use dovetail::origin::{Origin, Source};
+use dovetail::origin::{Kind, Origin, Source};
 use dovetail::outlet::{Delivery, Landed, Outlet};
+use dovetail::source::Item;
 use dovetail::source::postgres::catalog;
 use dovetail::source::postgres::connection::Session;
 use dovetail::source::postgres::slot;
-use dovetail::source::postgres::stream::{Item, Stream, StreamError};
+use dovetail::source::postgres::stream::{Stream, StreamError};
 use dovetail::state::{Saved, Store};
 use dovetail_core::batch::Closing;
 use dovetail_core::change::{Change, Event, Operation};
@@ -42,30 +43,32 @@ impl Read {
 /// The only way to a position that may be acknowledged: an outlet proves it, the state saves it.
 async fn saved(position: Lsn) -> Result<Saved<Lsn>> {
     let directory = tempfile::tempdir()?;
-    let source = Source { system: "1".into(), database: "d".into() };
+    let source = Source { kind: Kind::Postgres, system: "1".into(), database: "d".into() };
     let origin = Origin { pipeline: "p".into(), source };
     let mut outlet = Outlet::open(&config::Outlet::Discard, &origin, 0).await?;
     let closing = Closing::Commit(position);
     let delivery = Delivery { number: 0, records: Vec::new(), closing };
     let landed = outlet.write(&Arc::from([delivery])).await?;
     let [Landed::Commit(durable)] = landed[..] else { bail!("one commit lands: {landed:?}") };
-    Ok(Store::open(directory.path(), &origin).await?.save_checkpoint(durable).await?)
+    Ok(Store::open(directory.path(), &origin).await?.save_checkpoint(durable, None).await?)
 }
 
 async fn read(stream: &mut Stream) -> Result<Read> {
     let mut read = Read { events: Vec::new(), relations: Vec::new(), closed: Vec::new() };
+    // A batch may be cut between the message and the commit that closes it: the server sends them one by one.
+    let mut ended = false;
     let all = async {
         loop {
             match stream.next().await? {
                 Item::Relation(relation) => read.relations.push(relation),
                 Item::Batch { events, closing } => {
-                    let end = events.iter().any(|event| {
+                    ended |= events.iter().any(|event| {
                         matches!(&event.change, Change::Message { prefix, .. } if prefix == "end")
                     });
                     read.events.extend(events);
                     if let Closing::Commit(position) = closing {
                         read.closed.push(position);
-                        if end {
+                        if ended {
                             return anyhow::Ok(());
                         }
                     }
@@ -73,7 +76,14 @@ async fn read(stream: &mut Stream) -> Result<Read> {
             }
         }
     };
-    tokio::time::timeout(PATIENCE, all).await??;
+    match tokio::time::timeout(PATIENCE, all).await {
+        Ok(done) => done?,
+        Err(_) => bail!(
+            "no end after {} events (the message among them: {ended}), the latest commit at {:?}",
+            read.events.len(),
+            read.closed.last(),
+        ),
+    }
     Ok(read)
 }
 
@@ -248,7 +258,7 @@ async fn the_position_advances_while_only_others_write() -> Result<()> {
 
 #[tokio::test]
 async fn a_consumer_that_takes_nothing_does_not_cost_the_connection() -> Result<()> {
-    let options = Options::default().set("wal_sender_timeout", "1s");
+    let options = Options::default().set("wal_sender_timeout", "2s");
     let server = Server::start_with(Version::under_test(), options)?;
     let application = server.connect().await?;
     application
@@ -265,7 +275,7 @@ async fn a_consumer_that_takes_nothing_does_not_cost_the_connection() -> Result<
     let mut stream = Stream::open(&source, from, &[]).await?;
 
     // Nothing is taken until, by the server's own clock, several of its timeouts are over.
-    application.batch_execute("SELECT pg_sleep(4)").await?;
+    application.batch_execute("SELECT pg_sleep(7)").await?;
 
     let read = read(&mut stream).await?;
     let inserts = read.events.iter().filter(|event| event.change.operation() == Operation::Insert);

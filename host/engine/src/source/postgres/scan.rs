@@ -14,14 +14,13 @@
 //! worker that has no room does not read its socket, which stops the server. Rows beyond [`LARGE_BYTES`] pass one at a
 //! time over all workers, from before they are read until they are taken.
 
-use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::sync::Mutex;
 
 use dovetail_core::batch::ChunkId;
 use dovetail_core::change::{Change, Event};
 use dovetail_core::decode::copy;
-use dovetail_core::position::{Lsn, Position};
+use dovetail_core::position::Position;
 use dovetail_core::schema::{Relation, TableName};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
@@ -31,8 +30,9 @@ use super::chunk::{self, Chunk};
 use super::connection::Session;
 use super::failure::Failure;
 use super::view::View;
-use super::wire::{Purpose, Wire};
+use super::wire::Wire;
 use crate::progress::Table as Progress;
+use crate::source::piece::{Options, Piece};
 
 /// Rows in a piece: enough to amortize a hand-over between tasks (about a microsecond), few enough to be a small part of
 /// a batch.
@@ -75,25 +75,6 @@ pub(super) async fn plan(
     Ok(Plan { tables: relations.zip(chunks).collect() })
 }
 
-#[derive(Debug, Clone)]
-pub struct Options {
-    pub workers: NonZeroU16,
-    /// The position of every row.
-    pub pin: Lsn,
-    /// An earlier attempt may have delivered these rows.
-    pub redelivery: bool,
-}
-
-/// Rows of one chunk.
-#[derive(Debug)]
-pub struct Piece {
-    pub relation: Arc<Relation>,
-    /// May be empty where a chunk has no rows (any more).
-    pub events: Vec<Event>,
-    /// Set on the last piece of a chunk.
-    pub chunk: Option<ChunkId>,
-}
-
 #[derive(Debug, thiserror::Error)]
 pub enum ScanError {
     /// Transient: a worker lost its connection, and with it the view. What was read so far is worth nothing without the
@@ -123,9 +104,7 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// Puts every worker into the view before any of them reads, so that a view which cannot be shared is known before
-    /// the first row.
-    pub(super) async fn start(view: View, plan: Plan, options: Options) -> Result<Self, Failure> {
+    pub(super) fn start(mut view: View, plan: Plan, options: Options) -> Self {
         let progress: Vec<Arc<Progress>> = plan
             .tables()
             .map(|(relation, chunks_planned)| {
@@ -144,11 +123,9 @@ impl Scan {
                 })
             })
             .collect();
-        let count = usize::from(options.workers.get()).min(tasks.len());
-        let mut wires = Vec::with_capacity(count);
-        for _ in 0..count {
-            wires.push(join(&view).await?);
-        }
+        let mut wires = view.take_workers();
+        wires.truncate(tasks.len());
+        let count = wires.len();
         let (sender, pieces) = mpsc::channel(count.max(1) * PIECES_WAITING);
         let tasks = Arc::new(Mutex::new(tasks.into_iter()));
         let large = Arc::new(Semaphore::new(1));
@@ -166,7 +143,7 @@ impl Scan {
             let tasks = Arc::clone(&tasks);
             workers.spawn(worker.run(tasks));
         }
-        Ok(Self { view, pieces, workers, progress })
+        Self { view, pieces, workers, progress }
     }
 
     /// The next piece, from whichever worker has one; `None` once every chunk has been read. Cancel-safe.
@@ -193,16 +170,6 @@ impl Scan {
     pub fn view(&self) -> &View {
         &self.view
     }
-}
-
-/// A connection in the view, with locks of its own: while the view's are held, an ALTER that waits for them would make
-/// the worker's first read wait for the ALTER, for ever.
-async fn join(view: &View) -> Result<Wire, Failure> {
-    let mut wire = Wire::open(view.server(), Purpose::Sql).await?;
-    for statement in view.join() {
-        wire.query("join the view of the scan", &statement).await?;
-    }
-    Ok(wire)
 }
 
 #[derive(Debug)]

@@ -1,23 +1,25 @@
 //! One PostgreSQL database as a source: what the driver asks of it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU16;
 use std::time::{Duration, Instant};
 
 use dovetail_core::change::Xid;
 use dovetail_core::position::Lsn;
 use dovetail_core::schema::{RelationId, TableName};
-use dovetail_core::seam::{Log, Mode, Pin as Pinned, Record, Recorded, Slot as SlotSeen, Start};
+use dovetail_core::seam::{Log, Pin as Pinned, Record, Recorded, Slot as SlotSeen, Start};
 use tracing::{info, warn};
 
 use super::catalog::{self, Identity};
 use super::connection::Session;
 use super::failure::Failure;
-use super::preflight::{self, Finding, Prepared, Severity, SlotState};
+use super::preflight::{self, Prepared, SlotState};
 use super::slot::{self, Blocker, CreateError, Pin};
 use super::stream::{Stream, StreamError};
 use super::view::{View, ViewError};
 use crate::config::{self, SnapshotMode};
-use crate::origin::Origin;
+use crate::origin::{Kind, Origin};
+use crate::source::finding::Finding;
 
 /// How often a wait looks again. Waits are for other sessions' transactions, of seconds or more.
 const POLL: Duration = Duration::from_millis(200);
@@ -37,10 +39,15 @@ impl Source {
         Ok(Self { config: config.clone(), session, identity })
     }
 
+    pub(in crate::source) fn config(&self) -> &config::Postgres {
+        &self.config
+    }
+
     pub fn origin(&self, pipeline: &str) -> Origin {
         Origin {
             pipeline: pipeline.to_owned(),
             source: crate::origin::Source {
+                kind: Kind::Postgres,
                 system: self.identity.system.to_string(),
                 database: self.identity.database.clone(),
             },
@@ -110,17 +117,12 @@ impl Source {
                 _ => SlotSeen::Lost,
             },
         };
-        let mode = match mode {
-            SnapshotMode::Initial => Mode::Initial,
-            SnapshotMode::Always => Mode::Always,
-            SnapshotMode::Never => Mode::Never,
-        };
         let names = &self.config.tables;
         let relations = catalog::relations(self.session.client(), names).await?;
         let tables: BTreeMap<_, _> = names.iter().cloned().zip(relations).collect();
         // Last, so that it is at or past every position that was read before.
         let log_end = self.log_end().await?;
-        Ok(Start { tables, mode, log: Log::Slot(slot), outlet: recorded, log_end })
+        Ok(Start { tables, mode: mode.into(), log: Log::Slot(slot), outlet: recorded, log_end })
     }
 
     /// The log's insert position: nothing was ever written at or past it.
@@ -193,14 +195,23 @@ impl Source {
 
     /// # Errors
     /// As [`View::pinned`].
-    pub async fn view_of(&self, pin: Pin, tables: &[TableName]) -> Result<View, ViewError> {
-        View::pinned(pin, &self.config, tables).await
+    pub async fn view_of(
+        &self,
+        pin: Pin,
+        tables: &[TableName],
+        workers: NonZeroU16,
+    ) -> Result<View, ViewError> {
+        View::pinned(pin, &self.config, tables, workers).await
     }
 
     /// # Errors
     /// As [`View::later`].
-    pub async fn view_of_now(&self, tables: &[TableName]) -> Result<View, ViewError> {
-        View::later(&self.config, tables).await
+    pub async fn view_of_now(
+        &self,
+        tables: &[TableName],
+        workers: NonZeroU16,
+    ) -> Result<View, ViewError> {
+        View::later(&self.config, tables, workers).await
     }
 
     /// # Errors
@@ -240,17 +251,4 @@ fn transaction_id(row: &tokio_postgres::Row) -> Result<Xid, Failure> {
     let text: String = catalog::get(row, 0, "read a transaction id")?;
     let id = text.parse().map_err(|_| Failure::protocol("a transaction id is no number"))?;
     Ok(Xid(id))
-}
-
-/// Logs what the preflight found, and keeps what stops the pipeline.
-pub fn sort_findings(findings: Vec<Finding>) -> Vec<Finding> {
-    let mut errors = Vec::new();
-    for finding in findings {
-        match finding.severity {
-            Severity::Error => errors.push(finding),
-            Severity::Warning => warn!(%finding, "preflight"),
-            Severity::Note => info!(%finding, "preflight"),
-        }
-    }
-    errors
 }

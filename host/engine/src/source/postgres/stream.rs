@@ -16,16 +16,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use dovetail_core::batch::Closing;
-use dovetail_core::change::{Event, Xid};
+use dovetail_core::change::Xid;
 use dovetail_core::position::Lsn;
-use dovetail_core::schema::{Relation, RelationId, TableName};
+use dovetail_core::schema::{RelationId, TableName};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::config;
+use crate::source::piece::Item;
 use crate::state::Saved;
 
 use super::catalog::{self, get};
@@ -46,15 +46,6 @@ mod code {
     pub(super) const UNDEFINED_OBJECT: &str = "42704";
     pub(super) const OBJECT_IN_USE: &str = "55006";
     pub(super) const NOT_IN_PREREQUISITE_STATE: &str = "55000";
-}
-
-#[derive(Debug)]
-pub enum Item {
-    /// A captured table's definition, before its first change and whenever it may have changed.
-    Relation(Arc<Relation>),
-    /// Changes in the order of the log. `closing` is `Open` or `Commit`; without events it is an idle stretch that may be
-    /// checkpointed.
-    Batch { events: Vec<Event>, closing: Closing },
 }
 
 #[derive(Debug, thiserror::Error)]

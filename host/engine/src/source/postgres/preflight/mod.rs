@@ -11,73 +11,16 @@ mod server;
 mod table;
 
 use std::collections::BTreeSet;
-use std::fmt;
 
 use dovetail_core::schema::TableName;
 
 use crate::config;
+use crate::source::finding::Finding;
 
 use super::connection::Session;
 use super::failure::Failure;
 
 pub use publication::{Prepared, prepare as prepare_publication};
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Severity {
-    /// The pipeline cannot run.
-    Error,
-    /// It can, but something else may suffer.
-    Warning,
-    Note,
-}
-
-/// One thing that was found.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
-    pub severity: Severity,
-    pub title: String,
-    pub detail: String,
-    /// What an operator can run, as a role that may.
-    pub fix_sql: Option<String>,
-}
-
-impl Finding {
-    fn error(title: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self {
-            severity: Severity::Error,
-            title: title.into(),
-            detail: detail.into(),
-            fix_sql: None,
-        }
-    }
-
-    fn warning(title: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self { severity: Severity::Warning, ..Self::error(title, detail) }
-    }
-
-    fn note(title: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self { severity: Severity::Note, ..Self::error(title, detail) }
-    }
-
-    fn fix(self, sql: impl Into<String>) -> Self {
-        Self { fix_sql: Some(sql.into()), ..self }
-    }
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let severity = match self.severity {
-            Severity::Error => "error",
-            Severity::Warning => "warning",
-            Severity::Note => "note",
-        };
-        write!(f, "{severity}: {}; {}", self.title, self.detail)?;
-        match &self.fix_sql {
-            Some(sql) => write!(f, "\n    {}", sql.replace('\n', "\n    ")),
-            None => Ok(()),
-        }
-    }
-}
 
 /// What the state already says about the slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

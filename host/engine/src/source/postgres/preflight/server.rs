@@ -201,8 +201,8 @@ fn judge_slot(name: &str, slot: Option<Slot>, state: SlotState, findings: &mut V
 
 #[cfg(test)]
 mod tests {
-    use super::super::Severity;
     use super::*;
+    use crate::source::finding::Severity;
 
     fn slot(wal_status: &str) -> Slot {
         Slot {
