@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
+use dovetail_core::gtid::{mariadb, mysql};
 use dovetail_core::position::{Lsn, Position};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -20,7 +21,10 @@ pub struct Line {
     pub pos: Place,
     pub id: Option<String>,
     pub ts_us: Option<i64>,
+    /// PostgreSQL's.
     pub xid: Option<u64>,
+    /// The GTID of a binlog transaction, or its place.
+    pub transaction: Option<String>,
     #[serde(default)]
     pub redelivery: bool,
     #[serde(default)]
@@ -45,6 +49,16 @@ impl Line {
     pub fn position(&self) -> Result<Position> {
         let commit: Lsn = self.pos.commit.parse().context("the position of a line")?;
         Ok(Position { commit, ordinal: self.pos.ordinal })
+    }
+
+    /// The number that the source counts its transactions with; a place has none.
+    pub fn transaction_number(&self) -> Option<u64> {
+        let of_gtid = |text: &String| {
+            let mysql = text.parse().map(|gtid: mysql::Gtid| gtid.number);
+            let mariadb = || text.parse().map(|gtid: mariadb::Gtid| gtid.sequence);
+            mysql.or_else(|_| mariadb()).ok()
+        };
+        self.xid.or_else(|| self.transaction.as_ref().and_then(of_gtid))
     }
 
     /// The key as one text; of several columns joined by commas.

@@ -115,7 +115,7 @@ fn observation(line: &Line) -> Result<Observation> {
         "update" => Operation::Update,
         "delete" => Operation::Delete,
         "truncate" => {
-            let (table, transaction) = (line.table.as_str().into(), line.xid);
+            let (table, transaction) = (line.table.as_str().into(), line.transaction_number());
             return Ok(Observation::Truncated { table, transaction, redelivery: line.redelivery });
         }
         other => bail!("an unexpected operation: {other}"),
@@ -124,7 +124,7 @@ fn observation(line: &Line) -> Result<Observation> {
     let version = line.after("version").and_then(serde_json::Value::as_u64);
     Ok(Observation::Delivered(Delivered {
         position: line.position()?,
-        transaction: line.xid,
+        transaction: line.transaction_number(),
         row: row_key(&line.table, &key),
         operation,
         image: version.map(Image::of_version),

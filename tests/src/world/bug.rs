@@ -1,10 +1,14 @@
 //! Wrong drivers. Each does one thing otherwise than the seam asks, around the real seam.
 
+use super::scenario::Server;
+
 /// A seeded bug.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Bug {
     /// The view is opened, then the position is taken.
     ViewThenPin,
+    /// The end of the log is read, then a view is opened, and taken for what the log held.
+    PositionThenView,
     /// A restart in mid-scan takes a new pin, and keeps the tables that are done.
     PinMovedOnResume,
     /// The source is told before the checkpoint is saved.
@@ -31,13 +35,14 @@ pub enum Bug {
     ChunkNumbersUsedTwice,
     /// What repeats is not flagged.
     RepetitionNotFlagged,
-    /// The slot is taken for the one that was left behind, without looking where it stands.
-    SlotNotExamined,
+    /// The log that the server holds is taken for the one that was left behind, without looking where it begins.
+    LogNotExamined,
 }
 
 impl Bug {
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::ViewThenPin,
+        Self::PositionThenView,
         Self::PinMovedOnResume,
         Self::AcknowledgeBeforeSave,
         Self::CheckpointInsideTransaction,
@@ -51,6 +56,11 @@ impl Bug {
         Self::HorizonTooEarly,
         Self::ChunkNumbersUsedTwice,
         Self::RepetitionNotFlagged,
-        Self::SlotNotExamined,
+        Self::LogNotExamined,
     ];
+
+    /// Whether a driver of such a source can do it. A slot brings its view along.
+    pub fn is_of(self, server: Server) -> bool {
+        server == Server::MySql || self != Self::PositionThenView
+    }
 }
