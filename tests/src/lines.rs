@@ -5,7 +5,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use dovetail_core::gtid::{mariadb, mysql};
 use dovetail_core::position::{Lsn, Position};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -49,16 +48,6 @@ impl Line {
     pub fn position(&self) -> Result<Position> {
         let commit: Lsn = self.pos.commit.parse().context("the position of a line")?;
         Ok(Position { commit, ordinal: self.pos.ordinal })
-    }
-
-    /// The number that the source counts its transactions with; a place has none.
-    pub fn transaction_number(&self) -> Option<u64> {
-        let of_gtid = |text: &String| {
-            let mysql = text.parse().map(|gtid: mysql::Gtid| gtid.number);
-            let mariadb = || text.parse().map(|gtid: mariadb::Gtid| gtid.sequence);
-            mysql.or_else(|_| mariadb()).ok()
-        };
-        self.xid.or_else(|| self.transaction.as_ref().and_then(of_gtid))
     }
 
     /// The key as one text; of several columns joined by commas.

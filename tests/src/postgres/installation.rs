@@ -112,7 +112,7 @@ impl Installation {
     }
 }
 
-pub(super) fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
@@ -141,7 +141,7 @@ fn as_server_user(program: &Path) -> Command {
 }
 
 /// Holds the templates. Ours alone, so that nobody else can put programs there.
-fn shared_folder() -> Result<PathBuf> {
+pub(crate) fn shared_folder() -> Result<PathBuf> {
     let user = rustix::process::geteuid().as_raw();
     let folder = std::env::temp_dir().join(format!("dovetail-servers-{user}"));
     match fs::DirBuilder::new().mode(0o755).create(&folder) {

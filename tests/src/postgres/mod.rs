@@ -4,7 +4,6 @@
 //! test alone, which may therefore kill it, stall it, fill it or set it up wrongly. Dropping a [`Server`] ends the
 //! one process that it started and removes the directory.
 
-mod certificate;
 mod installation;
 
 use std::fs;
@@ -18,8 +17,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio_postgres::{Client, NoTls};
 
+use installation::give_to_server_user;
 pub use installation::{Installation, PASSWORD, Version, cache};
+pub(crate) use installation::{is_root, shared_folder};
 
+use crate::certificate;
 use crate::wait::{PATIENCE, until_blocking};
 
 /// What differs from the usual test server.
@@ -96,6 +98,7 @@ impl Server {
         ensure!(status.success(), "copy the cluster to {}", server.data().display());
         if options.tls {
             certificate::issue(server.directory.path(), &server.data())?;
+            give_to_server_user(&server.data())?;
         }
         let configuration = server.data().join("postgresql.conf");
         let mut lines = fs::read_to_string(&configuration)?;

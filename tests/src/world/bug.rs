@@ -63,4 +63,25 @@ impl Bug {
     pub fn is_of(self, server: Server) -> bool {
         server == Server::MySql || self != Self::PositionThenView
     }
+
+    /// Name of a world that is enough to show it.
+    pub fn shown_by(self, server: Server) -> &'static str {
+        match (server, self) {
+            (Server::Postgres, Self::NoSettling) => {
+                "transactions overlap, and one hangs between its log and its rows"
+            }
+            (Server::Postgres, Self::ChunkNumbersUsedTwice) => "the view's connection is lost",
+            (Server::Postgres, Self::LogNotExamined) => "the slot is made again while down",
+            (Server::Postgres, _) => "a row moves between tables, and a delete",
+            (Server::MySql, Self::NoSettling) => "mysql: every start scans again",
+            (Server::MySql, Self::HorizonTooEarly) => {
+                "mysql: commits become visible in another order"
+            }
+            (Server::MySql, Self::ChunkNumbersUsedTwice) => {
+                "mysql: the view's connection is lost, and a commit hangs"
+            }
+            (Server::MySql, Self::LogNotExamined) => "mysql: the log is purged while down",
+            (Server::MySql, _) => "mysql: a commit hangs between its log and its rows",
+        }
+    }
 }

@@ -6,6 +6,7 @@
 mod check;
 mod environment;
 mod field;
+mod mysql;
 mod outlet;
 mod plugin;
 mod problem;
@@ -19,7 +20,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
-use std::num::NonZeroU16;
+use std::num::{NonZeroU16, NonZeroU32};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -124,6 +125,23 @@ impl Server {
     }
 }
 
+/// Where a MySQL or MariaDB server is and how to log in.
+#[derive(Debug, Clone)]
+pub struct MySqlServer {
+    pub host: String,
+    pub port: u16,
+    pub user: String,
+    pub password: Option<Secret>,
+    pub tls: Tls,
+}
+
+impl MySqlServer {
+    /// Whether both name one server, as far as their texts can tell.
+    pub fn is_same(&self, other: &Self) -> bool {
+        (&self.host, self.port) == (&other.host, other.port)
+    }
+}
+
 /// libpq's `sslmode`, with its meanings; `allow` is left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SslMode {
@@ -146,6 +164,7 @@ pub struct Tls {
 #[derive(Debug, Clone)]
 pub enum Source {
     Postgres(Postgres),
+    MySql(MySql),
 }
 
 impl Source {
@@ -153,6 +172,7 @@ impl Source {
     pub fn tables(&self) -> &[TableName] {
         match self {
             Self::Postgres(postgres) => &postgres.tables,
+            Self::MySql(mysql) => &mysql.tables,
         }
     }
 }
@@ -168,6 +188,63 @@ pub struct Postgres {
     pub create_publication: bool,
     /// How long the creation of the slot may wait for running transactions.
     pub pin_timeout: Duration,
+}
+
+/// Which of the two servers that speak one protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MySqlKind {
+    MySql,
+    MariaDb,
+}
+
+/// How a position and a view are tied to each other on MySQL and MariaDB, best first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rung {
+    /// MariaDB: the snapshot tells its own position in the log.
+    Snapshot,
+    /// MySQL: the set of committed transactions, read before the views are opened.
+    Gtid,
+    /// MySQL: `performance_schema.log_status`, read before the views are opened.
+    LogStatus,
+    /// The tables are locked for the moment in which position and views are taken.
+    Lock,
+    /// The log's position, a committed row of our own behind it, then the views.
+    OwnRow,
+}
+
+/// Which rung is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PinChoice {
+    /// The best that server and account allow.
+    Auto,
+    Rung(Rung),
+}
+
+#[derive(Debug, Clone)]
+pub struct MySql {
+    pub kind: MySqlKind,
+    pub server: MySqlServer,
+    /// Captured tables, without duplicates, in the order of the file; the namespace is the database.
+    pub tables: Vec<TableName>,
+    /// As a replica; one is chosen by chance where none is given.
+    pub server_id: Option<NonZeroU32>,
+    pub pin: PinChoice,
+    /// The table that [`Rung::OwnRow`] writes its row to.
+    pub own_table: Option<TableName>,
+    /// How long the pin may wait for locks and for transactions to become visible.
+    pub pin_timeout: Duration,
+    /// The scan pauses while the server runs more statements than this side by side.
+    pub threads_running_max: u32,
+    /// The operator's consent to miss what foreign keys change by themselves, where the server does not log it.
+    pub ignore_cascades: bool,
+}
+
+impl MySql {
+    /// Whether a row of our own may be written.
+    pub fn uses_own_row(&self) -> bool {
+        self.pin == PinChoice::Rung(Rung::OwnRow)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -239,6 +316,11 @@ pub enum Outlet {
         server: Server,
         /// Schema that receives the tables; `None` keeps the source's.
         schema: Option<String>,
+    },
+    MySql {
+        server: MySqlServer,
+        /// Receives the tables and the engine's own two.
+        database: String,
     },
     /// Counts and forgets; for measurements.
     Discard,

@@ -1,4 +1,5 @@
-//! Where a PostgreSQL server is: one `url`, or its parts as keys of their own.
+//! Where a database server is: one `url`, or its parts as keys of their own. The kinds of servers differ in little, which
+//! stands in a [`Dialect`].
 //!
 //! A URL is taken apart as it is written, and variables are filled into its parts: a password from the environment
 //! needs no escaping and can't become a host. Only where the whole value is one variable is the URL in there taken apart.
@@ -10,7 +11,7 @@ use std::path::Path;
 use super::environment::{Unfilled, is_one_variable};
 use super::field::{Field, Reader, Section};
 use super::tree::below;
-use super::{Secret, Server, SslMode, Tls};
+use super::{MySqlServer, Secret, Server, SslMode, Tls};
 
 const MODES: [(&str, SslMode); 5] = [
     ("disable", SslMode::Disable),
@@ -20,8 +21,32 @@ const MODES: [(&str, SslMode); 5] = [
     ("verify-full", SslMode::VerifyFull),
 ];
 
-const URL: &str = "postgresql://USER@HOST:PORT/DATABASE";
-const PORT_DEFAULT: u16 = 5432;
+/// How a kind of server is addressed.
+struct Dialect {
+    url: &'static str,
+    schemes: &'static [&'static str],
+    port: u16,
+    /// Whether a connection belongs to one database.
+    database: bool,
+}
+
+const POSTGRES: Dialect = Dialect {
+    url: "postgresql://USER@HOST:PORT/DATABASE",
+    schemes: &["postgresql://", "postgres://"],
+    port: 5432,
+    database: true,
+};
+
+const MYSQL: Dialect = Dialect {
+    url: "mysql://USER@HOST:PORT",
+    schemes: &["mysql://", "mariadb://"],
+    port: 3306,
+    database: false,
+};
+
+const MYSQL_DATABASE: Dialect =
+    Dialect { url: "mysql://USER@HOST:PORT/DATABASE", database: true, ..MYSQL };
+
 const PORT: &str = "a port from 1 to 65535";
 
 /// What was given, before defaults; each part comes from the URL or from a key of its own.
@@ -36,25 +61,68 @@ struct Parts {
     root_certificates: Option<String>,
 }
 
-/// Reads the keys of a server out of a section that may have others.
+/// Reads the keys of a PostgreSQL server out of a section that may have others.
 pub(in crate::config) fn check(
     section: &mut Section<'_>,
     reader: &mut Reader<'_>,
     directory: &Path,
 ) -> Option<Server> {
+    let Found { host, port, database, user, password, tls } =
+        find(section, reader, directory, &POSTGRES)?;
+    Some(Server { host, port, database: database?, user, password, tls })
+}
+
+/// Reads the keys of a MySQL or MariaDB server out of a section that may have others.
+pub(in crate::config) fn check_mysql(
+    section: &mut Section<'_>,
+    reader: &mut Reader<'_>,
+    directory: &Path,
+) -> Option<MySqlServer> {
+    let Found { host, port, user, password, tls, .. } = find(section, reader, directory, &MYSQL)?;
+    Some(MySqlServer { host, port, user, password, tls })
+}
+
+/// As [`check_mysql`], with the database that a connection belongs to.
+pub(in crate::config) fn check_mysql_database(
+    section: &mut Section<'_>,
+    reader: &mut Reader<'_>,
+    directory: &Path,
+) -> Option<(MySqlServer, String)> {
+    let Found { host, port, database, user, password, tls } =
+        find(section, reader, directory, &MYSQL_DATABASE)?;
+    Some((MySqlServer { host, port, user, password, tls }, database?))
+}
+
+/// A server's keys with their defaults.
+struct Found {
+    host: String,
+    port: u16,
+    /// There where the dialect has one.
+    database: Option<String>,
+    user: String,
+    password: Option<Secret>,
+    tls: Tls,
+}
+
+fn find(
+    section: &mut Section<'_>,
+    reader: &mut Reader<'_>,
+    directory: &Path,
+    dialect: &Dialect,
+) -> Option<Found> {
     let url = section.optional("url");
     let place = url.as_ref().map_or(section.place, Field::place);
     // Every key is asked for before the first way out: one that was not would be reported as unknown.
     let address = match &url {
         Some(field) => {
-            refuse_address(section, reader);
-            from_url(field, reader)
+            refuse_address(section, reader, dialect);
+            from_url(field, reader, dialect)
         }
-        None => address(section, reader),
+        None => address(section, reader, dialect),
     };
     let extras = extras(section, reader);
     let parts = merge(section, reader, address?, extras?);
-    let (host, database, user) = (parts.host?, parts.database?, parts.user?);
+    let (host, user) = (parts.host?, parts.user?);
     if let Some(text) = unusable_host(&host) {
         reader.report(place, &section.path, text);
         return None;
@@ -63,32 +131,34 @@ pub(in crate::config) fn check(
         mode: parts.mode.unwrap_or_else(|| default_mode(&host)),
         root_certificates: parts.root_certificates.map(|file| directory.join(file)),
     };
-    let port = parts.port.unwrap_or(PORT_DEFAULT);
-    Some(Server { host, port, database, user, password: parts.password, tls })
+    let port = parts.port.unwrap_or(dialect.port);
+    Some(Found { host, port, database: parts.database, user, password: parts.password, tls })
 }
 
-fn address(section: &mut Section<'_>, reader: &mut Reader<'_>) -> Option<Parts> {
+fn address(section: &mut Section<'_>, reader: &mut Reader<'_>, dialect: &Dialect) -> Option<Parts> {
     let mut name = |key| {
         let field =
             section.required(reader, key, "a name, or `url` in place of the single keys")?;
         field.text(reader, "a name")
     };
-    let (host, database, user) = (name("host"), name("database"), name("user"));
+    let (host, user) = (name("host"), name("user"));
+    let database = if dialect.database { name("database").map(Some) } else { Some(None) };
     let port = match section.optional("port") {
         Some(field) => field.parsed(reader, PORT, port),
-        None => Some(PORT_DEFAULT),
+        None => Some(dialect.port),
     };
     Some(Parts {
         host: Some(host?),
         port: Some(port?),
-        database: Some(database?),
+        database: database?,
         user: Some(user?),
         ..Parts::default()
     })
 }
 
-fn refuse_address(section: &mut Section<'_>, reader: &mut Reader<'_>) {
-    for key in ["host", "port", "database", "user"] {
+fn refuse_address(section: &mut Section<'_>, reader: &mut Reader<'_>, dialect: &Dialect) {
+    let database = dialect.database.then_some("database");
+    for key in ["host", "port", "user"].into_iter().chain(database) {
         if let Some(field) = section.optional(key) {
             field.wrong(reader, "stands beside `url`, which has it already; give one of them");
         }
@@ -157,15 +227,15 @@ fn default_mode(host: &str) -> SslMode {
     if loopback { SslMode::Prefer } else { SslMode::VerifyFull }
 }
 
-fn from_url(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<Parts> {
-    let written = field.scalar(reader, URL)?.written.as_str();
+fn from_url(field: &Field<'_>, reader: &mut Reader<'_>, dialect: &Dialect) -> Option<Parts> {
+    let written = field.scalar(reader, dialect.url)?.written.as_str();
     let filled;
     let parts = if is_one_variable(written) {
-        filled = field.text(reader, URL)?;
-        take_apart(&filled, percent_decode)
+        filled = field.text(reader, dialect.url)?;
+        take_apart(&filled, dialect, percent_decode)
     } else {
         let environment = reader.environment;
-        take_apart(written, |part| environment.fill_with(part, percent_decode))
+        take_apart(written, dialect, |part| environment.fill_with(part, percent_decode))
     };
     match parts {
         Ok(parts) => Some(parts),
@@ -178,10 +248,12 @@ fn from_url(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<Parts> {
 
 #[derive(Debug, thiserror::Error)]
 enum InvalidUrl {
-    #[error("is not a URL of the form {URL}")]
-    Form,
-    #[error("the URL has no {0}, expected {URL}")]
-    Missing(&'static str),
+    #[error("is not a URL of the form {0}")]
+    Form(&'static str),
+    #[error("the URL has no {0}, expected {1}")]
+    Missing(&'static str, &'static str),
+    #[error("the URL names a database; each table is named with its own, as in [shop.cities]")]
+    Database,
     #[error("the URL's port is not {PORT}")]
     Port,
     #[error("the URL has a parameter that is not understood, expected sslmode or sslrootcert")]
@@ -194,23 +266,30 @@ enum InvalidUrl {
 
 fn take_apart(
     url: &str,
+    dialect: &Dialect,
     fill: impl Fn(&str) -> Result<String, Unfilled>,
 ) -> Result<Parts, InvalidUrl> {
-    let rest = ["postgresql://", "postgres://"].iter().find_map(|scheme| url.strip_prefix(scheme));
-    let rest = rest.ok_or(InvalidUrl::Form)?;
+    let form = || InvalidUrl::Form(dialect.url);
+    let missing = |name| InvalidUrl::Missing(name, dialect.url);
+    let rest = dialect.schemes.iter().find_map(|scheme| url.strip_prefix(scheme));
+    let rest = rest.ok_or_else(form)?;
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let (authority, database) = rest.split_once('/').ok_or(InvalidUrl::Missing("database"))?;
-    let (login, address) = authority.rsplit_once('@').ok_or(InvalidUrl::Missing("user"))?;
+    let (authority, database) = match (rest.split_once('/'), dialect.database) {
+        (Some((authority, database)), _) => (authority, database),
+        (None, true) => return Err(missing("database")),
+        (None, false) => (rest, ""),
+    };
+    let (login, address) = authority.rsplit_once('@').ok_or_else(|| missing("user"))?;
     let (user, password) = match login.split_once(':') {
         Some((user, password)) => (user, Some(password)),
         None => (login, None),
     };
     let (host, port_text) = match address.strip_prefix('[') {
         Some(bracketed) => {
-            let (host, rest) = bracketed.split_once(']').ok_or(InvalidUrl::Form)?;
+            let (host, rest) = bracketed.split_once(']').ok_or_else(form)?;
             let port = rest.strip_prefix(':');
             if port.is_none() && !rest.is_empty() {
-                return Err(InvalidUrl::Form);
+                return Err(form());
             }
             (host, port)
         }
@@ -220,12 +299,17 @@ fn take_apart(
         },
     };
     let named = |part: &str, name| match fill(part)? {
-        text if text.is_empty() => Err(InvalidUrl::Missing(name)),
+        text if text.is_empty() => Err(missing(name)),
         text => Ok(Some(text)),
+    };
+    let database = match dialect.database {
+        true => named(database, "database")?,
+        false if database.is_empty() => None,
+        false => return Err(InvalidUrl::Database),
     };
     let mut parts = Parts {
         host: named(host, "host")?,
-        database: named(database, "database")?,
+        database,
         user: named(user, "user")?,
         ..Parts::default()
     };
@@ -278,7 +362,23 @@ mod tests {
 
     fn apart(url: &str) -> Result<Parts, InvalidUrl> {
         let environment: Environment = [("P", "a@b/c%:?")].into_iter().collect();
-        take_apart(url, |part| environment.fill_with(part, percent_decode))
+        take_apart(url, &POSTGRES, |part| environment.fill_with(part, percent_decode))
+    }
+
+    #[test]
+    fn a_url_of_mysql_names_no_database() {
+        for url in ["mysql://me:p%40ss@db:3307/", "mariadb://me:p%40ss@db:3307?sslmode=require"] {
+            let parts = take_apart(url, &MYSQL, percent_decode).expect("sound");
+            assert_eq!((parts.user.as_deref(), parts.host.as_deref()), (Some("me"), Some("db")));
+            assert_eq!(parts.password, Some(Secret::new("p@ss".into())));
+            assert_eq!((parts.port, parts.database), (Some(3307), None));
+        }
+        for (url, expected) in
+            [("mysql://me@db/shop", "names a database"), ("postgresql://u@h/d", "form mysql:")]
+        {
+            let error = take_apart(url, &MYSQL, percent_decode).map(|_| ()).expect_err(url);
+            assert!(error.to_string().contains(expected), "{url}: {error}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use dovetail_core::schema::TableName;
 
 use super::field::{Field, Reader, Section};
 use super::table::{self, IDENTIFIER_BYTES_MAX};
-use super::{Postgres, Source, quantity, server};
+use super::{MySqlKind, Postgres, Source, mysql, quantity, server};
 
 /// A commit that hangs for a synchronous standby, or a prepared transaction that somebody forgot, would otherwise hold the
 /// start for ever; ordinary transactions end well within a minute.
@@ -20,17 +20,54 @@ pub(in crate::config) fn check(
     pipeline: Option<&str>,
     directory: &Path,
 ) -> Option<Source> {
-    let field = root.required(reader, "source", "`postgres: {...}`")?;
-    let mut source = field.section(reader, "`postgres: {...}`")?;
-    let postgres = source.required(reader, "postgres", "how to reach the server, and its tables");
+    let expected = "`postgres: {...}`, `mysql: {...}` or `mariadb: {...}`";
+    let field = root.required(reader, "source", expected)?;
+    let mut source = field.section(reader, expected)?;
+    let kinds = ["postgres", "mysql", "mariadb"];
+    let named: Vec<(&str, Field<'_>)> =
+        kinds.iter().filter_map(|kind| Some((*kind, source.optional(kind)?))).collect();
+    let place = (source.place, source.path.clone());
     source.finish(reader);
-    let mut section = postgres?.section(reader, "how to reach the server, and its tables")?;
+    match named.as_slice() {
+        [("mysql", field)] => {
+            mysql::check(field, reader, directory, MySqlKind::MySql).map(Source::MySql)
+        }
+        [("mariadb", field)] => {
+            mysql::check(field, reader, directory, MySqlKind::MariaDb).map(Source::MySql)
+        }
+        [(_, field)] => postgres(field, reader, pipeline, directory).map(Source::Postgres),
+        [] => {
+            reader.report(
+                place.0,
+                &place.1,
+                format!("names no kind of database, expected {expected}"),
+            );
+            None
+        }
+        _ => {
+            reader.report(
+                place.0,
+                &place.1,
+                "names more than one database; a pipeline has one source",
+            );
+            None
+        }
+    }
+}
+
+fn postgres(
+    field: &Field<'_>,
+    reader: &mut Reader<'_>,
+    pipeline: Option<&str>,
+    directory: &Path,
+) -> Option<Postgres> {
+    let mut section = field.section(reader, "how to reach the server, and its tables")?;
 
     let server = server::check(&mut section, reader, directory);
     let expected = "a list of tables, such as [public.cities]";
     let tables = section
         .required(reader, "tables", expected)
-        .and_then(|field| tables(&field, reader, expected));
+        .and_then(|field| tables(&field, reader, expected, postgres_table));
     let slot = own_name(&mut section, reader, "slot", pipeline, slot_name);
     let publication = own_name(&mut section, reader, "publication", pipeline, publication_name);
     let create_publication = match section.optional("create_publication") {
@@ -44,17 +81,29 @@ pub(in crate::config) fn check(
         None => Some(PIN_TIMEOUT),
     };
     section.finish(reader);
-    Some(Source::Postgres(Postgres {
+    Some(Postgres {
         server: server?,
         tables: tables?,
         slot: slot?,
         publication: publication?,
         create_publication: create_publication?,
         pin_timeout: pin_timeout?,
-    }))
+    })
 }
 
-fn tables(field: &Field<'_>, reader: &mut Reader<'_>, expected: &str) -> Option<Vec<TableName>> {
+/// How a kind of database writes the name of a table; the error goes on from the name.
+type Parse = fn(&str) -> Result<TableName, String>;
+
+fn postgres_table(text: &str) -> Result<TableName, String> {
+    table::parse(text).map_err(|error| error.to_string())
+}
+
+pub(in crate::config) fn tables(
+    field: &Field<'_>,
+    reader: &mut Reader<'_>,
+    expected: &str,
+    parse: Parse,
+) -> Option<Vec<TableName>> {
     let items = field.list(reader, expected)?;
     if items.is_empty() {
         field.wrong(reader, format!("is empty, expected {expected}"));
@@ -64,7 +113,7 @@ fn tables(field: &Field<'_>, reader: &mut Reader<'_>, expected: &str) -> Option<
     let mut seen: HashMap<TableName, usize> = HashMap::new();
     let mut sound = true;
     for item in items {
-        match one_table(&item, reader) {
+        match one_table(&item, reader, parse) {
             None => sound = false,
             Some(table) => match seen.get(&table) {
                 Some(line) => {
@@ -81,10 +130,14 @@ fn tables(field: &Field<'_>, reader: &mut Reader<'_>, expected: &str) -> Option<
     sound.then_some(tables)
 }
 
-fn one_table(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<TableName> {
+pub(in crate::config) fn one_table(
+    field: &Field<'_>,
+    reader: &mut Reader<'_>,
+    parse: Parse,
+) -> Option<TableName> {
     let expected = "a table's name";
     let text = field.text(reader, expected)?;
-    match table::parse(&text) {
+    match parse(&text) {
         Ok(table) => Some(table),
         Err(error) => {
             let written = &field.scalar(reader, expected)?.written;

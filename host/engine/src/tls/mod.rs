@@ -97,21 +97,26 @@ fn trust(tls: &Tls) -> Result<Trust, Error> {
 }
 
 fn roots(tls: &Tls) -> Result<verify::Roots, Error> {
+    let certificates = authorities(tls)?;
     let mut authorities = RootCertStore::empty();
+    authorities.add_parsable_certificates(certificates.iter().cloned());
+    let themselves = match tls.root_certificates {
+        Some(_) => certificates,
+        None if authorities.is_empty() => return Err(Error::NoSystemRoots),
+        None => Vec::new(),
+    };
+    Ok(verify::Roots { authorities, themselves })
+}
+
+/// The certificates to trust: those of the file, or the system's.
+pub(crate) fn authorities(tls: &Tls) -> Result<Vec<CertificateDer<'static>>, Error> {
     let Some(path) = &tls.root_certificates else {
-        authorities.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        if authorities.is_empty() {
-            return Err(Error::NoSystemRoots);
-        }
-        return Ok(verify::Roots { authorities, themselves: Vec::new() });
+        let certificates = rustls_native_certs::load_native_certs().certs;
+        return if certificates.is_empty() { Err(Error::NoSystemRoots) } else { Ok(certificates) };
     };
     let unreadable = |source| Error::RootFile { path: path.display().to_string(), source };
-    let themselves = CertificateDer::pem_file_iter(path)
+    let certificates = CertificateDer::pem_file_iter(path)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .map_err(|error| unreadable(Some(error)))?;
-    if themselves.is_empty() {
-        return Err(unreadable(None));
-    }
-    authorities.add_parsable_certificates(themselves.iter().cloned());
-    Ok(verify::Roots { authorities, themselves })
+    if certificates.is_empty() { Err(unreadable(None)) } else { Ok(certificates) }
 }

@@ -1,4 +1,4 @@
-//! A certificate authority of one test, and a server certificate that it signed.
+//! A certificate authority of one test, and a server certificate for `localhost` and 127.0.0.1 that it signed.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,14 +7,12 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::installation::give_to_server_user;
-
-pub(super) fn authority(directory: &Path) -> PathBuf {
+pub(crate) fn authority(directory: &Path) -> PathBuf {
     directory.join("authority.pem")
 }
 
-/// Puts `server.crt` and `server.key` where PostgreSQL looks for them.
-pub(super) fn issue(directory: &Path, data: &Path) -> Result<()> {
+/// Puts `server.crt` and `server.key` into `data`; what is the authority's stays in `directory`.
+pub(crate) fn issue(directory: &Path, data: &Path) -> Result<()> {
     let file = |name: &str| directory.join(name).display().to_string();
     let server = |name: &str| data.join(name).display().to_string();
     openssl(&[
@@ -44,7 +42,7 @@ pub(super) fn issue(directory: &Path, data: &Path) -> Result<()> {
         &["-in", &file("request.pem"), "-out", &server("server.crt")],
     ])?;
     fs::set_permissions(data.join("server.key"), fs::Permissions::from_mode(0o600))?;
-    give_to_server_user(data)
+    Ok(())
 }
 
 fn openssl(arguments: &[&[&str]]) -> Result<()> {
