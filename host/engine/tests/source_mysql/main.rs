@@ -55,6 +55,7 @@ fn source(server: &Server) -> MySql {
         own_table: None,
         pin_timeout: Duration::from_secs(10),
         threads_running_max: 50,
+        ignore_cascades: false,
     }
 }
 
@@ -86,7 +87,9 @@ impl Read {
 
 fn show(event: &Event) -> String {
     let pair = |row: &[Value]| match row {
-        [Value::Int(id), Value::Text(text)] => format!("{id}={}", String::from_utf8_lossy(text.as_ref())),
+        [Value::Int(id), Value::Text(text)] => {
+            format!("{id}={}", String::from_utf8_lossy(text.as_ref()))
+        }
         other => format!("{other:?}"),
     };
     match &event.change {
