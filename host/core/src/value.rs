@@ -85,8 +85,8 @@ pub enum Value {
     Uuid([u8; 16]),
     /// Days since 1970-01-01, proleptic Gregorian.
     Date(i32),
-    /// Microseconds since midnight; PostgreSQL's 24:00:00 is 86,400,000,000. MySQL's and MariaDB's TIME is a duration: negative as
-    /// well, and up to 838:59:59, far beyond a day.
+    /// Microseconds since midnight; PostgreSQL's 24:00:00 is 86,400,000,000. MySQL's and MariaDB's TIME is a duration:
+    /// negative as well, and up to 838:59:59, far beyond a day.
     Time(i64),
     /// Microseconds since midnight and the zone's offset in seconds east of UTC.
     TimeTz {

@@ -212,6 +212,7 @@ fn kinds(config: &Pipeline) -> BTreeMap<String, String> {
         config::Outlet::File { .. } => "file",
         config::Outlet::Sqlite { .. } => "sqlite",
         config::Outlet::Postgres { .. } => "postgres",
+        config::Outlet::MySql { .. } => "mysql",
         config::Outlet::Discard => "discard",
     };
     config.deliver.iter().map(|name| (name.clone(), kind(name).to_owned())).collect()

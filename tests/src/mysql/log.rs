@@ -79,6 +79,16 @@ impl Server {
         self.logged_from(&first, 4).await
     }
 
+    /// Where the next event will begin.
+    pub async fn log_end(&self) -> Result<Place> {
+        let mariadb = self.version().is_mariadb();
+        let query = if mariadb { "SHOW MASTER STATUS" } else { "SHOW BINARY LOG STATUS" };
+        let row: Option<mysql_async::Row> = self.connect().await?.query_first(query).await?;
+        let mut row = row.context("the server has no log")?;
+        let file: String = row.take(0).context("a file")?;
+        Place::new(&file, row.take(1).context("an offset")?)
+    }
+
     /// Every transaction from a place on that is the beginning of one.
     pub async fn logged_from(&self, file: &str, offset: u64) -> Result<Vec<Transaction>> {
         let mut connection = self.connect().await?;

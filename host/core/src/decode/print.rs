@@ -61,7 +61,13 @@ fn write(value: &Value, out: &mut String) -> fmt::Result {
             let before_christ = write_date(i64::from(*days), out)?;
             out.write_str(before_christ)
         }
-        Value::Time(micros) => write_time(micros.unsigned_abs(), out),
+        // MySQL's is a duration, and may be negative.
+        Value::Time(micros) => {
+            if *micros < 0 {
+                out.push('-');
+            }
+            write_time(micros.unsigned_abs(), out)
+        }
         Value::TimeTz { micros, offset_seconds } => {
             write_time(micros.unsigned_abs(), out)?;
             write_offset(*offset_seconds, out)
@@ -281,6 +287,12 @@ mod tests {
                 assert_eq!(read(*kind, text), None, "{kind:?} {text}");
             }
         }
+    }
+
+    #[test]
+    fn a_duration_of_mysql_keeps_its_sign_and_its_hours() {
+        assert_eq!(printed(&Value::Time(-(838 * 3_600 + 59 * 60 + 59) * 1_000_000)), "-838:59:59");
+        assert_eq!(printed(&Value::Time(-1)), "-00:00:00.000001");
     }
 
     #[test]

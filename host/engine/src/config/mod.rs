@@ -135,6 +135,13 @@ pub struct MySqlServer {
     pub tls: Tls,
 }
 
+impl MySqlServer {
+    /// Whether both name one server, as far as their texts can tell.
+    pub fn is_same(&self, other: &Self) -> bool {
+        (&self.host, self.port) == (&other.host, other.port)
+    }
+}
+
 /// libpq's `sslmode`, with its meanings; `allow` is left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SslMode {
@@ -309,6 +316,11 @@ pub enum Outlet {
         server: Server,
         /// Schema that receives the tables; `None` keeps the source's.
         schema: Option<String>,
+    },
+    MySql {
+        server: MySqlServer,
+        /// Receives the tables and the engine's own two.
+        database: String,
     },
     /// Counts and forgets; for measurements.
     Discard,

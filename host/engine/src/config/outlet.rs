@@ -8,7 +8,9 @@ use super::problem::{alternatives, nearest};
 use super::table::IDENTIFIER_BYTES_MAX;
 use super::{Outlet, Source, server};
 
-const KINDS: &str = "one of stdout, file, sqlite, postgres or discard";
+const KINDS: &str = "one of stdout, file, sqlite, postgres, mysql, mariadb or discard";
+const KIND_NAMES: [&str; 7] =
+    ["stdout", "file", "sqlite", "postgres", "mysql", "mariadb", "discard"];
 
 /// `source` keeps an outlet from writing into the tables that it is fed from.
 pub(in crate::config) fn check(
@@ -70,7 +72,7 @@ fn named(
 }
 
 fn one(kind: &str, field: &Field<'_>, reader: &mut Reader<'_>, directory: &Path) -> Option<Outlet> {
-    if !["stdout", "file", "sqlite", "postgres", "discard"].contains(&kind) {
+    if !KIND_NAMES.contains(&kind) {
         field.wrong(reader, format!("is no kind of outlet, expected {KINDS}"));
         return None;
     }
@@ -80,6 +82,9 @@ fn one(kind: &str, field: &Field<'_>, reader: &mut Reader<'_>, directory: &Path)
         "file" => path(&mut section, reader, directory).map(|path| Outlet::File { path }),
         "sqlite" => path(&mut section, reader, directory).map(|path| Outlet::Sqlite { path }),
         "postgres" => postgres(&mut section, reader, directory),
+        // One protocol; which of the two it is, the server says.
+        "mysql" | "mariadb" => server::check_mysql_database(&mut section, reader, directory)
+            .map(|(server, database)| Outlet::MySql { server, database }),
         _ => Some(Outlet::Discard),
     };
     section.finish(reader);
@@ -121,6 +126,10 @@ fn same_place(one: &Outlet, other: &Outlet) -> bool {
             Outlet::Postgres { server: one, schema },
             Outlet::Postgres { server: other, schema: other_schema },
         ) => one.same_database(other) && schema == other_schema,
+        (
+            Outlet::MySql { server: one, database },
+            Outlet::MySql { server: other, database: other_database },
+        ) => one.is_same(other) && database == other_database,
         _ => false,
     }
 }

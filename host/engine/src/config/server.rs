@@ -44,6 +44,9 @@ const MYSQL: Dialect = Dialect {
     database: false,
 };
 
+const MYSQL_DATABASE: Dialect =
+    Dialect { url: "mysql://USER@HOST:PORT/DATABASE", database: true, ..MYSQL };
+
 const PORT: &str = "a port from 1 to 65535";
 
 /// What was given, before defaults; each part comes from the URL or from a key of its own.
@@ -77,6 +80,17 @@ pub(in crate::config) fn check_mysql(
 ) -> Option<MySqlServer> {
     let Found { host, port, user, password, tls, .. } = find(section, reader, directory, &MYSQL)?;
     Some(MySqlServer { host, port, user, password, tls })
+}
+
+/// As [`check_mysql`], with the database that a connection belongs to.
+pub(in crate::config) fn check_mysql_database(
+    section: &mut Section<'_>,
+    reader: &mut Reader<'_>,
+    directory: &Path,
+) -> Option<(MySqlServer, String)> {
+    let Found { host, port, database, user, password, tls } =
+        find(section, reader, directory, &MYSQL_DATABASE)?;
+    Some((MySqlServer { host, port, user, password, tls }, database?))
 }
 
 /// A server's keys with their defaults.

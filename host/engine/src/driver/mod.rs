@@ -387,8 +387,7 @@ impl<'a> Driver<'a> {
                 lanes(&mut self.lanes)?.dispatch(Vec::new(), Closing::Chunk(chunk)).await?;
             }
         }
-        let options =
-            Options { workers: self.config.snapshot.workers, pin: self.pin(), redelivery: false };
+        let options = Options { pin: self.pin(), redelivery: false };
         let scan = plan.scan(options).await?;
         self.progress.scan_started(scan.progress());
         self.reading = Reading::Scan { scan, due: by_relation };

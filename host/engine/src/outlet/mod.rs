@@ -13,14 +13,17 @@
 //!
 //! | outlet | transactional | durable when |
 //! |---|---|---|
-//! | [`sqlite`], [`postgres`] | yes | its transaction, checkpoint included, is committed |
+//! | [`sqlite`], [`postgres`], [`mysql`] | yes | its transaction, checkpoint included, is committed |
 //! | [`lines`]: `file` | no | the lines are written and `fdatasync` returned |
 //! | [`lines`]: `stdout` | no | the lines are written; what the reader makes of them is its own affair |
 //! | [`discard`] | no | at once |
 
 pub mod discard;
 mod error;
+mod fold;
 pub mod lines;
+pub mod mysql;
+mod mysql_types;
 pub mod postgres;
 pub mod sqlite;
 mod table;
@@ -115,6 +118,7 @@ enum Kind {
     Lines(Offload<lines::Lines>),
     Sqlite(sqlite::Sqlite),
     Postgres(Box<postgres::Replica>),
+    MySql(Box<mysql::Replica>),
     Discard(discard::Discard),
 }
 
@@ -147,6 +151,10 @@ impl Outlet {
                 let replica = postgres::Replica::open(server, schema.as_deref(), origin, target);
                 Kind::Postgres(Box::new(replica.await?))
             }
+            config::Outlet::MySql { server, database } => {
+                let replica = mysql::Replica::open(server, database, origin, target);
+                Kind::MySql(Box::new(replica.await?))
+            }
         };
         Ok(Self { kind, failed: false })
     }
@@ -155,7 +163,7 @@ impl Outlet {
     pub fn recorded(&self) -> Recorded {
         match &self.kind {
             Kind::Lines(_) | Kind::Discard(_) => Recorded::Unkept,
-            Kind::Sqlite(_) | Kind::Postgres(_) => {
+            Kind::Sqlite(_) | Kind::Postgres(_) | Kind::MySql(_) => {
                 self.durable().map_or(Recorded::Empty, |durable| Recorded::At(durable.get()))
             }
         }
@@ -166,6 +174,7 @@ impl Outlet {
         match &self.kind {
             Kind::Sqlite(replica) => replica.recorded().map(Durable::new),
             Kind::Postgres(replica) => replica.recorded().map(Durable::new),
+            Kind::MySql(replica) => replica.recorded().map(Durable::new),
             Kind::Lines(_) | Kind::Discard(_) => None,
         }
     }
@@ -183,6 +192,7 @@ impl Outlet {
         match &mut self.kind {
             Kind::Sqlite(replica) => replica.prepare(relation, fresh).await?,
             Kind::Postgres(replica) => replica.prepare(relation, fresh).await?,
+            Kind::MySql(replica) => replica.prepare(relation, fresh).await?,
             Kind::Lines(_) | Kind::Discard(_) => {}
         }
         self.failed = false;
@@ -206,6 +216,7 @@ impl Outlet {
             }
             Kind::Sqlite(replica) => replica.write(group).await?,
             Kind::Postgres(replica) => replica.write(group).await?,
+            Kind::MySql(replica) => replica.write(group).await?,
             Kind::Discard(outlet) => outlet.write(group),
         };
         self.failed = false;

@@ -18,6 +18,7 @@ use dovetail_core::position::Lsn;
 use dovetail_core::schema::{Column, Initial, Relation};
 use dovetail_core::value::{Row, Value};
 
+use super::mysql_types::TypeName;
 use super::{Delivery, Error};
 
 /// One write on the table of `relation`.
@@ -47,6 +48,14 @@ pub(in crate::outlet) enum Action<'a> {
 pub(in crate::outlet) fn is_behind(record: &Record, recorded: Option<Lsn>) -> bool {
     let position = record.position();
     position.ordinal > 0 && recorded.is_some_and(|recorded| position.commit < recorded)
+}
+
+/// The table that a record is about; a message is about none.
+pub(in crate::outlet) fn relation(record: &Record) -> Option<&Arc<Relation>> {
+    match &record.body {
+        Body::Event(event) => event.change.relation(),
+        Body::Emission { relation, .. } => relation.as_ref(),
+    }
 }
 
 /// What a record asks of a table; `None` for a message, which no table holds.
@@ -300,8 +309,12 @@ pub(in crate::outlet) fn alteration<'a>(
 /// its rows (`numeric(10,2)` to `numeric(10,4)` makes `1.00` into `1.0000`), of which the log says nothing.
 fn keeps_values(was: &Column, is: &Column) -> bool {
     let (from, to) = (was.type_modifier, is.type_modifier);
-    if was.type_name != is.type_name || from == to {
-        return was.type_name == is.type_name;
+    if was.type_name != is.type_name {
+        let names = (TypeName::parse(&is.type_name), TypeName::parse(&was.type_name));
+        return matches!(names, (Some(is), Some(was)) if is.widens(&was));
+    }
+    if from == to {
+        return true;
     }
     match was.type_name.as_str() {
         _ if to == -1 => true,
@@ -333,11 +346,7 @@ pub(in crate::outlet) fn redefines(
 ) -> bool {
     let mut last: Option<&Arc<Relation>> = None;
     delivery.records_for(target).any(|record| {
-        let relation = match &record.body {
-            Body::Event(event) => event.change.relation(),
-            Body::Emission { relation, .. } => relation.as_ref(),
-        };
-        let Some(relation) = relation else { return false };
+        let Some(relation) = relation(record) else { return false };
         // Neighbours share it, so that most rows cost one comparison.
         if last.is_some_and(|last| Arc::ptr_eq(last, relation)) {
             return false;

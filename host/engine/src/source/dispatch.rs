@@ -136,7 +136,9 @@ impl Source {
     /// A stale one is no failure: another one may do.
     pub async fn view(&mut self, wanted: &Wanted) -> Result<View, ViewError> {
         match self {
-            Self::Postgres(source) => Ok(View::Postgres(source.view_of_now(&wanted.tables).await?)),
+            Self::Postgres(source) => {
+                Ok(View::Postgres(source.view_of_now(&wanted.tables, wanted.workers).await?))
+            }
             Self::MySql(source) => Ok(View::MySql(source.view(wanted).await?)),
         }
     }
@@ -208,7 +210,9 @@ impl Pin {
     pub async fn view(self, wanted: &Wanted) -> Result<View, ViewError> {
         match self {
             Self::Postgres { pin, config } => {
-                let view = postgres::view::View::pinned(pin, &config, &wanted.tables).await?;
+                let view =
+                    postgres::view::View::pinned(pin, &config, &wanted.tables, wanted.workers)
+                        .await?;
                 Ok(View::Postgres(view))
             }
             Self::MySql(pin) => {
@@ -295,7 +299,7 @@ impl Plan {
     /// Transient: open another view.
     pub async fn scan(self, options: Options) -> Result<Scan, Failure> {
         match self {
-            Self::Postgres { view, plan } => Ok(Scan::Postgres(view.scan(plan, options).await?)),
+            Self::Postgres { view, plan } => Ok(Scan::Postgres(view.scan(plan, options))),
             Self::MySql { view, plan } => Ok(Scan::MySql(view.scan(plan, options).await?)),
         }
     }

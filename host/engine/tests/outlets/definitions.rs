@@ -159,7 +159,7 @@ async fn a_column_that_the_operator_added_is_taken_as_it_is() {
 /// The name of the table in which an outlet notes its own.
 fn ledger(subject: &Subject) -> &'static str {
     match subject.place {
-        Place::Sqlite => "_dovetail_tables",
+        Place::Sqlite | Place::MySql(_) => "_dovetail_tables",
         _ => "_dovetail.tables",
     }
 }
@@ -180,6 +180,7 @@ async fn a_table_whose_noted_definition_was_cleared_is_taken_as_it_stands() {
         outlet.close().await.expect("closed");
         let same_change = match subject.place {
             Place::Sqlite => "UPDATE people SET name = CAST(name AS BLOB)",
+            Place::MySql(_) => "ALTER TABLE people MODIFY name longblob",
             _ => "ALTER TABLE people ALTER name TYPE bytea USING convert_to(name, 'UTF8')",
         };
         subject.operate(&format!("{same_change}; UPDATE {ledger} SET definition = ''")).await;

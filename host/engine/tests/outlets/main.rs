@@ -3,6 +3,7 @@
 mod definitions;
 mod durability;
 mod lost_replies;
+mod mysql;
 mod refusals;
 mod rows;
 mod subject;

@@ -11,7 +11,10 @@ use dovetail::outlet::{Delivery, Error, Landed, Outlet};
 use dovetail_core::decode::print::{self, Printed};
 use dovetail_core::schema::{Kind, Relation};
 use dovetail_core::value::Value;
+use dovetail_tests::mysql;
 use dovetail_tests::postgres::{PASSWORD, Server, Version};
+use dovetail_tests::wait;
+use mysql_async::prelude::Queryable;
 use rusqlite::types::ValueRef;
 use tempfile::TempDir;
 use tokio_postgres::Client;
@@ -24,6 +27,35 @@ pub(crate) enum Place {
     File,
     Sqlite,
     Postgres,
+    MySql(mysql::Version),
+}
+
+impl Place {
+    /// Those of tables that a server keeps.
+    pub(crate) fn servers() -> Vec<Self> {
+        [Self::Postgres].into_iter().chain(Self::mysql()).collect()
+    }
+
+    /// MariaDB and MySQL, as far as they are installed.
+    pub(crate) fn mysql() -> Vec<Self> {
+        let installed = mysql::Version::installed().expect("MariaDB at least");
+        installed.into_iter().map(Self::MySql).collect()
+    }
+
+    /// Whether its own types hold a value of this kind. What they do not hold is refused; see the outlet's own tests.
+    pub(crate) fn holds(self, value: &Value) -> bool {
+        let Self::MySql(_) = self else { return true };
+        match value {
+            // Nor is there a sign of zero at MariaDB.
+            Value::Float32(value) => value.is_finite() && *value != 0.0,
+            Value::Float64(value) => value.is_finite() && *value != 0.0,
+            Value::TemporalSpecial(_) => false,
+            Value::Date(_) | Value::Timestamp(_) | Value::TimestampTz(_) => {
+                printed(value).is_some_and(|text| !text.ends_with("BC"))
+            }
+            _ => true,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -31,6 +63,55 @@ pub(crate) struct Subject {
     pub(crate) place: Place,
     directory: TempDir,
     database: Option<Database>,
+    schema: Option<Schema>,
+}
+
+/// What MySQL calls a database, of this subject's own.
+#[derive(Debug)]
+struct Schema {
+    server: Arc<mysql::Server>,
+    name: String,
+}
+
+impl Schema {
+    async fn create(version: mysql::Version) -> Self {
+        static SHARED: Mutex<BTreeMap<mysql::Version, Weak<mysql::Server>>> =
+            Mutex::new(BTreeMap::new());
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let server = {
+            let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+            let running = shared.get(&version).and_then(Weak::upgrade);
+            running.unwrap_or_else(|| {
+                let options = mysql::Options::default().set("innodb-flush-log-at-trx-commit", "1");
+                let started = mysql::Server::start_with(version, options);
+                let started = Arc::new(started.expect("a private server"));
+                shared.insert(version, Arc::downgrade(&started));
+                started
+            })
+        };
+        let name = format!("replica_{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        let mut connection = server.connect().await.expect("a connection");
+        connection.query_drop(format!("CREATE DATABASE {name}")).await.expect("a database");
+        Self { server, name }
+    }
+
+    async fn connection(&self) -> mysql_async::Conn {
+        let mut connection = self.server.connect().await.expect("a connection");
+        let settings = format!("USE {}; SET time_zone = '+00:00'", self.name);
+        connection.query_drop(settings).await.expect("settings");
+        connection
+    }
+
+    fn config(&self) -> config::Outlet {
+        let server = config::MySqlServer {
+            host: "127.0.0.1".into(),
+            port: self.server.port(),
+            user: "root".into(),
+            password: Some(config::Secret::new(PASSWORD.into())),
+            tls: config::Tls { mode: config::SslMode::Disable, root_certificates: None },
+        };
+        config::Outlet::MySql { server, database: self.name.clone() }
+    }
 }
 
 /// A database of this subject's own, on the server that the tests which run at the moment share.
@@ -94,19 +175,31 @@ impl Subject {
 
     /// Those that hold tables and a checkpoint.
     pub(crate) async fn transactional() -> Vec<Self> {
-        vec![Self::new(Place::Sqlite).await, Self::new(Place::Postgres).await]
+        let mut all = vec![Self::new(Place::Sqlite).await];
+        for place in Place::servers() {
+            all.push(Self::new(place).await);
+        }
+        all
     }
 
     pub(crate) async fn new(place: Place) -> Self {
         let database = match place {
             Place::Postgres => Some(Database::create().await),
-            Place::File | Place::Sqlite => None,
+            Place::File | Place::Sqlite | Place::MySql(_) => None,
         };
-        Self { place, directory: tempfile::tempdir().expect("a directory"), database }
+        let schema = match place {
+            Place::MySql(version) => Some(Schema::create(version).await),
+            Place::File | Place::Sqlite | Place::Postgres => None,
+        };
+        Self { place, directory: tempfile::tempdir().expect("a directory"), database, schema }
     }
 
     fn database(&self) -> &Database {
         self.database.as_ref().expect("a subject of this place has one")
+    }
+
+    fn schema(&self) -> &Schema {
+        self.schema.as_ref().expect("a subject of this place has one")
     }
 
     pub(crate) fn path(&self) -> PathBuf {
@@ -119,6 +212,7 @@ impl Subject {
             Place::File => config::Outlet::File { path },
             Place::Sqlite => config::Outlet::Sqlite { path },
             Place::Postgres => self.database().config(),
+            Place::MySql(_) => self.schema().config(),
         }
     }
 
@@ -148,7 +242,48 @@ impl Subject {
             Place::Postgres => {
                 self.database().client().await.batch_execute(sql).await.expect(sql);
             }
+            Place::MySql(_) if sql.is_empty() => {}
+            Place::MySql(_) => {
+                self.schema().connection().await.query_drop(sql).await.expect(sql);
+            }
         }
+    }
+
+    /// Ends every session that is in the replica, as an administrator would.
+    pub(crate) async fn cut_sessions(&self) {
+        match self.place {
+            Place::File | Place::Sqlite => panic!("{:?} has no sessions", self.place),
+            Place::Postgres => {
+                self.operate(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                     WHERE datname = current_database() AND pid <> pg_backend_pid()",
+                )
+                .await;
+            }
+            Place::MySql(_) => {
+                let mut connection = self.schema().connection().await;
+                for id in self.sessions(&mut connection, "").await {
+                    connection.query_drop(format!("KILL {id}")).await.expect("an end");
+                }
+            }
+        }
+    }
+
+    /// Waits until a session in the replica is in this state of a server of MySQL's kind.
+    pub(crate) async fn wait_for_session(&self, state: &str) {
+        let mut connection = self.schema().connection().await;
+        let what = format!("a session in the state {state}");
+        wait::until(what, wait::PATIENCE, async || {
+            Ok(self.sessions(&mut connection, state).await.first().map(|_| ()))
+        })
+        .await
+        .expect("a session");
+    }
+
+    async fn sessions(&self, connection: &mut mysql_async::Conn, state: &str) -> Vec<u64> {
+        let find = "SELECT id FROM information_schema.processlist
+                    WHERE db = ? AND id <> connection_id() AND (? = '' OR state = ?)";
+        connection.exec(find, (&self.schema().name, state, state)).await.expect("sessions")
     }
 
     /// What a reader who is not the outlet sees in the table now.
@@ -157,6 +292,7 @@ impl Subject {
             Place::File => self.folded_lines(relation),
             Place::Sqlite => self.sqlite_rows(relation),
             Place::Postgres => self.postgres_rows(relation).await,
+            Place::MySql(_) => self.mysql_rows(relation).await,
         };
         rows.sort();
         rows
@@ -193,6 +329,18 @@ impl Subject {
         let rows = self.database().client().await.query(&sql, &[]).await.expect(&sql);
         let row = |row: &tokio_postgres::Row| (0..row.len()).map(|cell| row.get(cell)).collect();
         rows.iter().map(row).collect()
+    }
+
+    async fn mysql_rows(&self, relation: &Relation) -> Rows {
+        let names: Vec<_> = relation.columns.iter().map(|c| backticked(&c.name)).collect();
+        let sql = format!("SELECT {} FROM {}", names.join(", "), backticked(&relation.table.name));
+        let mut connection = self.schema().connection().await;
+        let rows: Vec<mysql_async::Row> = connection.exec(&sql, ()).await.expect(&sql);
+        let row = |row: mysql_async::Row| {
+            let cells = row.unwrap().into_iter().zip(&relation.columns);
+            cells.map(|(cell, column)| mysql_text(column.kind, cell)).collect()
+        };
+        rows.into_iter().map(row).collect()
     }
 
     /// Folds the lines into the table that they describe. A line whose id was seen is a repetition.
@@ -292,6 +440,51 @@ fn float(kind: Kind, value: f64) -> Option<String> {
         Kind::Float32 => printed(&Value::Float32(value as f32)),
         _ => printed(&Value::Float64(value)),
     }
+}
+
+fn backticked(name: &str) -> String {
+    format!("`{}`", name.replace('`', "``"))
+}
+
+fn mysql_text(kind: Kind, cell: mysql_async::Value) -> Option<String> {
+    use mysql_async::Value as Cell;
+    let clock = |hours: u32, minutes: u8, seconds: u8, micros: u32| {
+        let whole = format!("{hours:02}:{minutes:02}:{seconds:02}");
+        let fraction = format!(".{micros:06}");
+        let fraction = fraction.trim_end_matches('0').trim_end_matches('.');
+        format!("{whole}{fraction}")
+    };
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("utf-8");
+    Some(match (kind, cell) {
+        (_, Cell::NULL) => return None,
+        (Kind::Boolean, Cell::Int(value)) => return printed(&Value::Boolean(value == 1)),
+        (Kind::Bytes, Cell::Bytes(bytes)) => return printed(&Value::Bytes(bytes.into())),
+        (Kind::Int | Kind::Uint, Cell::Int(value)) => value.to_string(),
+        (Kind::Int | Kind::Uint, Cell::UInt(value)) => value.to_string(),
+        (Kind::Float32, Cell::Float(value)) => return printed(&Value::Float32(value)),
+        (Kind::Float64, Cell::Double(value)) => return printed(&Value::Float64(value)),
+        (Kind::Date, Cell::Date(year, month, day, 0, 0, 0, 0)) => {
+            format!("{year:04}-{month:02}-{day:02}")
+        }
+        (
+            Kind::Timestamp | Kind::TimestampTz,
+            Cell::Date(year, month, day, hours, minutes, seconds, micros),
+        ) => {
+            let clock = clock(hours.into(), minutes, seconds, micros);
+            let zone = if kind == Kind::TimestampTz { "+00" } else { "" };
+            format!("{year:04}-{month:02}-{day:02} {clock}{zone}")
+        }
+        (Kind::Time, Cell::Time(negative, days, hours, minutes, seconds, micros)) => {
+            let sign = if negative { "-" } else { "" };
+            format!("{sign}{}", clock(days * 24 + u32::from(hours), minutes, seconds, micros))
+        }
+        (Kind::Boolean | Kind::Float32 | Kind::Float64 | Kind::Date | Kind::Timestamp, other) => {
+            panic!("{kind:?} as {other:?}")
+        }
+        (_, Cell::Bytes(bytes)) => text(bytes),
+        (Kind::Text, Cell::Int(value)) => value.to_string(),
+        (_, other) => panic!("{kind:?} as {other:?}"),
+    })
 }
 
 fn sqlite_text(kind: Kind, cell: ValueRef<'_>) -> Option<String> {

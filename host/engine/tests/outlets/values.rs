@@ -5,7 +5,7 @@ use dovetail_core::schema::{Column, Kind, Relation};
 use dovetail_core::value::{Row, TemporalSpecial, Value};
 use std::sync::Arc;
 
-use crate::subject::{Subject, printed, texts, write};
+use crate::subject::{Place, Subject, printed, texts, write};
 use crate::world::*;
 
 /// The type of a column, and values for it. Every variant of `Value` is among them.
@@ -100,10 +100,11 @@ pub(crate) fn samples() -> Vec<(&'static str, Vec<Value>)> {
 }
 
 /// A table of its own for every type, and a place in the log.
-fn holders(columns: impl Fn(&str) -> (Vec<Column>, &'static [usize])) -> Vec<Holder> {
+fn holders(place: Place, columns: impl Fn(&str) -> (Vec<Column>, &'static [usize])) -> Vec<Holder> {
     (0..)
         .zip(samples())
-        .map(|(number, (type_name, values))| {
+        .map(|(number, (type_name, mut values))| {
+            values.retain(|value| place.holds(value));
             let (columns, key) = columns(type_name);
             let relation = relation(&format!("holder_{number}"), columns, key);
             Holder { relation, type_name, values, commit: 200 + 10 * number }
@@ -122,7 +123,9 @@ struct Holder {
 async fn a_value_of_every_kind_comes_back_by_every_way_in() {
     for subject in Subject::all().await {
         let mut outlet = subject.open().await;
-        for holder in holders(|name| (vec![column("id", "int8"), column("value", name)], &[0])) {
+        for holder in
+            holders(subject.place, |name| (vec![column("id", "int8"), column("value", name)], &[0]))
+        {
             let relation = &holder.relation;
             outlet.prepare(relation, true).await.expect("ready");
             let numbered = |from: i64| -> Vec<Row> {
@@ -147,7 +150,9 @@ async fn a_value_of_every_kind_comes_back_by_every_way_in() {
 async fn a_value_of_every_kind_finds_its_row_when_there_is_no_key() {
     for subject in Subject::transactional().await {
         let mut outlet = subject.open().await;
-        for holder in holders(|name| (vec![column("id", "int8"), column("value", name)], &[])) {
+        for holder in
+            holders(subject.place, |name| (vec![column("id", "int8"), column("value", name)], &[]))
+        {
             let relation = &holder.relation;
             outlet.prepare(relation, true).await.expect("ready");
             let row = |value: &Value| Row::new(vec![Value::Int(1), value.clone()]);
@@ -171,7 +176,9 @@ fn can_be_a_key(type_name: &str) -> bool {
 async fn a_value_of_every_kind_finds_its_row_as_a_key() {
     for subject in Subject::transactional().await {
         let mut outlet = subject.open().await;
-        for holder in holders(|name| (vec![column("value", name), column("n", "int8")], &[0])) {
+        for holder in
+            holders(subject.place, |name| (vec![column("value", name), column("n", "int8")], &[0]))
+        {
             if !can_be_a_key(holder.type_name) {
                 continue;
             }
@@ -244,7 +251,7 @@ async fn odd_names_of_tables_and_columns_are_only_names() {
             [chunk(&odd, [row(1), row(2)]), transaction(200, [delete(&odd, row(1))])],
         )
         .await;
-        if subject.place != crate::subject::Place::Sqlite {
+        if subject.place != Place::Sqlite {
             continue;
         }
         subject.operate("SELECT \"a\"\"b\" FROM \"Odd \"\"table\"\".x\"").await;

@@ -411,7 +411,8 @@ impl Writer {
             open.execute("DELETE FROM bulk WHERE id BETWEEN ? AND ?", bounds).await?
         };
         if changed == 0 {
-            open.run(&fill("bulk", start, rows, &format!("{version}, md5(i)"))).await?;
+            open.run(&fill("bulk", start, rows, &format!("{version}, left(sha2(i, 256), 32)")))
+                .await?;
             what = What::Insert;
         }
         for id in bounds.0..=bounds.1 {

@@ -5,6 +5,7 @@
 //! reader asked for instead, which can differ from the file at hand; such an event has a checksum iff its last four
 //! bytes are the right one.
 
+use super::kind;
 use super::reader::{Reader, Short};
 
 /// Bytes of a header. Longer ones were foreseen and never came.
@@ -34,9 +35,10 @@ impl Header {
     /// A reader that does not know the type may pass over the event.
     const IGNORABLE: u16 = 0x80;
 
-    /// Stands in a file; otherwise the server made it up for its reader.
+    /// Stands in a file; otherwise the server made it up for its reader. A heartbeat's end is that of the latest event.
     pub fn is_logged(&self) -> bool {
-        self.end != 0 && self.flags & Self::ARTIFICIAL == 0
+        let is_heartbeat = matches!(self.kind, kind::HEARTBEAT | kind::HEARTBEAT_V2);
+        self.end != 0 && self.flags & Self::ARTIFICIAL == 0 && !is_heartbeat
     }
 
     pub fn is_ignorable(&self) -> bool {

@@ -14,7 +14,7 @@
 //! | 4 `ROTATE` | M D | the next file; made up by the server: the file that is sent | moves the position |
 //! | 5 `INTVAR`, 13 `RAND`, 14 `USER_VAR` | M D | parameters of the statement behind it | that statement stops |
 //! | 6, 8-12, 17, 18: `LOAD DATA` as files | M D | rows that are nowhere as rows | stop |
-//! | 15 `FORMAT_DESCRIPTION` | M D | what events look like: flavor, checksums | decoded ([`format`]) |
+//! | 15 `FORMAT_DESCRIPTION` | M D | what events look like: flavor, checksums | decoded ([`mod@format`]) |
 //! | 16 `XID` | M D | commit | closes the transaction |
 //! | 19 `TABLE_MAP` | M D | a table for the rows behind it | decoded ([`table_map`]) |
 //! | 23-25 rows, version 1 | D | changes | decoded ([`rows`]) |

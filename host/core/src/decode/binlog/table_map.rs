@@ -152,7 +152,7 @@ pub(super) fn split(body: &[u8]) -> Result<(u64, &[u8]), Short> {
     Ok((id, reader.rest()))
 }
 
-/// The schema and the table of what [`split`] gave.
+/// The schema and the table of a description.
 pub fn name(description: &[u8]) -> Result<(&str, &str), InvalidTableMap> {
     let mut reader = Reader::new(description);
     let text = |bytes| std::str::from_utf8(bytes).map_err(|_| InvalidTableMap::Name);
@@ -161,7 +161,7 @@ pub fn name(description: &[u8]) -> Result<(&str, &str), InvalidTableMap> {
     Ok((schema, table))
 }
 
-/// The whole of what [`split`] gave.
+/// The whole of a description.
 pub fn table_map(description: &[u8], flavor: Flavor) -> Result<TableMap, InvalidTableMap> {
     let (schema, table) = name(description)?;
     let mut reader = Reader::new(description);

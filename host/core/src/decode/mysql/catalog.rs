@@ -48,6 +48,7 @@ impl ColumnDefinition {
                 column_type: column_type.to_owned(),
             });
         }
+        // MySQL gives no character set for labels in the binary one.
         let charset = charset.unwrap_or(Charset::Binary);
         let data_type = declared.data_type(server, charset).ok_or_else(unknown)?;
         let layout = newest_layout(&data_type, server).ok_or_else(unknown)?;
@@ -90,10 +91,7 @@ impl<'a> Declared<'a> {
     }
 
     fn is_text(&self) -> bool {
-        matches!(
-            self.name,
-            "char" | "varchar" | "tinytext" | "text" | "mediumtext" | "longtext" | "enum" | "set"
-        )
+        matches!(self.name, "char" | "varchar" | "tinytext" | "text" | "mediumtext" | "longtext")
     }
 
     fn data_type(&self, server: Server, charset: Charset) -> Option<DataType> {

@@ -1,7 +1,7 @@
 //! One value of a row image, as the log holds it.
 //!
-//! Nothing is guessed: bytes that no server writes for the type are an error with the column's name, and never with the value.
-//! Numbers allocate nothing; text that is UTF-8 already, bytes and geometries share the event's buffer.
+//! Nothing is guessed: bytes that no server writes for the type are an error with the column's name, and never with the
+//! value. Numbers allocate nothing; text that is UTF-8 already, bytes and geometries share the event's buffer.
 
 use bytes::Bytes;
 

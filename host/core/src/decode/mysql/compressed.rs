@@ -1,7 +1,8 @@
 //! MariaDB's COMPRESSED columns, which the log holds as the table does.
 //!
-//! The first byte says how: 0 for content that was not worth compressing; otherwise the method in the high four bits (8 is zlib, the only one there
-//! is), then a bit for a stream without zlib's own header, and in the low three how many bytes of the original length follow, big-endian.
+//! The first byte says how: 0 for content that was not worth compressing; otherwise the method in the high four bits (8
+//! is zlib, the only one there is), then a bit for a stream without zlib's own header, and in the low three how many
+//! bytes of the original length follow, big-endian.
 
 use std::io::Read;
 

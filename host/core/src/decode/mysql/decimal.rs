@@ -1,8 +1,8 @@
 //! DECIMAL, from the servers' binary form to the text that they print.
 //!
-//! The digits before and behind the point are packed apart, nine to four big-endian bytes, with a shorter group at the outer ends. The first
-//! bit is the sign, inverted so that the bytes sort as the numbers do; a negative number has all bits inverted.
-//! (`decimal2bin` in `strings/decimal.c` of either server describes the form.)
+//! The digits before and behind the point are packed apart, nine to four big-endian bytes, with a shorter group at the
+//! outer ends. The first bit is the sign, inverted so that the bytes sort as the numbers do; a negative number has all
+//! bits inverted. (`decimal2bin` in `strings/decimal.c` of either server describes the form.)
 
 use super::cell::Reason;
 

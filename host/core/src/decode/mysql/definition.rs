@@ -5,11 +5,11 @@
 //! which only the log knows: a MariaDB table made before 10.1 holds a `datetime` in another form than a newer one, and
 //! the catalog calls both `datetime`.
 //!
-//! The log alone does not always say what a column means. MariaDB writes `uuid`, `inet6` and `vector` as strings of bytes, and
-//! old temporal columns without their fraction's digits; with `binlog_row_metadata=MINIMAL` signs, character sets and labels are missing
-//! on both servers. Then the catalog's definition [takes the layout](ColumnDefinition::with_layout) of the log's column, provided that
-//! it fits; a definition that does not fit is an error, because reading one type's bytes as another's gives wrong values
-//! without a sign of it.
+//! The log alone does not always say what a column means. MariaDB writes `uuid`, `inet6` and `vector` as strings of
+//! bytes, and old temporal columns without their fraction's digits; with `binlog_row_metadata=MINIMAL` signs, character
+//! sets and labels are missing on both servers. Then the catalog's definition [takes the
+//! layout](ColumnDefinition::with_layout) of the log's column, provided that it fits; a definition that does not fit is
+//! an error, because reading one type's bytes as another's gives wrong values without a sign of it.
 
 use std::fmt;
 

@@ -56,10 +56,12 @@ pub fn image(
     Ok((Row::new(values), cursor.at))
 }
 
-/// Both images of a row of a PARTIAL_UPDATE_ROWS event, in which the second may hold differences between JSON documents instead of the documents.
+/// Both images of a row of a PARTIAL_UPDATE_ROWS event, in which the second may hold differences between JSON documents
+/// instead of the documents.
 ///
 /// # Errors
-/// When the bytes are not such images, or a difference does not fit the document of the first image (it may not be there).
+/// When the bytes are not such images, or a difference does not fit the document of the first image (it may not be
+/// there).
 pub fn partial_images(
     columns: &[ColumnDefinition],
     before: Bitmap<'_>,

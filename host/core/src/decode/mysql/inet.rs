@@ -9,7 +9,8 @@ pub(super) fn inet4(bytes: [u8; 4]) -> Text {
     Ipv4Addr::from(bytes).to_string().into()
 }
 
-/// Unlike RFC 5952, the server shortens a single group of zeros as well, and prints a dotted tail behind six groups of zeros too.
+/// Unlike RFC 5952, the server shortens a single group of zeros as well, and prints a dotted tail behind six groups of
+/// zeros too.
 pub(super) fn inet6(bytes: [u8; 16]) -> Text {
     let (pairs, _) = bytes.as_chunks::<2>();
     let groups: Vec<u16> = pairs.iter().map(|pair| u16::from_be_bytes(*pair)).collect();

@@ -1,7 +1,8 @@
 //! How the row images of the log spell a column's values.
 //!
-//! A table map gives each column a type code and up to two bytes of metadata. Both servers write CHAR, ENUM, SET and BINARY under the
-//! code of CHAR, with the real type in the metadata; a length of more than 255 bytes borrows two bits of that type.
+//! A table map gives each column a type code and up to two bytes of metadata. Both servers write CHAR, ENUM, SET and
+//! BINARY under the code of CHAR, with the real type in the metadata; a length of more than 255 bytes borrows two bits
+//! of that type.
 
 use super::definition::{DataType, Server, Size, Width};
 
@@ -91,50 +92,6 @@ pub enum Layout {
     Number {
         bytes: u8,
     },
-}
-
-/// Bytes of metadata that a table map holds for a column of this type; `None` for a code that no table map may hold.
-pub fn metadata_bytes(server: Server, code: u8) -> Option<usize> {
-    Some(match (code, server) {
-        (
-            code::TINY
-            | code::SHORT
-            | code::LONG
-            | code::LONG_LONG
-            | code::INT24
-            | code::OLD_TIMESTAMP
-            | code::DATE
-            | code::OLD_TIME
-            | code::OLD_DATETIME
-            | code::YEAR
-            | code::NEW_DATE,
-            _,
-        ) => 0,
-        (
-            code::FLOAT
-            | code::DOUBLE
-            | code::TIMESTAMP
-            | code::DATETIME
-            | code::TIME
-            | code::BLOB
-            | code::GEOMETRY,
-            _,
-        ) => 1,
-        (code::JSON | code::VECTOR, Server::MySql) => 1,
-        (code::COMPRESSED_BLOB, Server::MariaDb) => 1,
-        (code::COMPRESSED_VARCHAR, Server::MariaDb) => 2,
-        (
-            code::VARCHAR
-            | code::BIT
-            | code::DECIMAL
-            | code::ENUM
-            | code::SET
-            | code::VAR_STRING
-            | code::STRING,
-            _,
-        ) => 2,
-        _ => return None,
-    })
 }
 
 /// The real type behind the code of CHAR, and its length in bytes.

@@ -37,8 +37,8 @@ pub enum Undefined {
 impl ColumnDefinition {
     /// The definition that a table map gives.
     ///
-    /// On MariaDB a `binary(16)`, `binary(4)` or `varbinary` of this may be a `uuid`, `inet6`, `inet4` or `vector`: there the catalog's
-    /// record has to be asked as well (see [`with_layout`](Self::with_layout)).
+    /// On MariaDB a `binary(16)`, `binary(4)` or `varbinary` of this may be a `uuid`, `inet6`, `inet4` or `vector`:
+    /// there the catalog's record has to be asked as well (see [`with_layout`](Self::with_layout)).
     ///
     /// # Errors
     /// When the type is not known, or the log does not say enough to read its values.

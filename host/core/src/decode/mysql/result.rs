@@ -1,7 +1,7 @@
 //! One value of a scanned row, as a client gets it by the binary protocol.
 //!
-//! The session has no character set for results (columns arrive in their own, as in the log), the time zone `+00:00`, and no
-//! `PAD_CHAR_TO_FULL_LENGTH`. The same value of the log's row image comes out equal.
+//! The session has no character set for results (columns arrive in their own, as in the log), the time zone `+00:00`,
+//! and no `PAD_CHAR_TO_FULL_LENGTH`. The same value of the log's row image comes out equal.
 
 use bytes::Bytes;
 

@@ -1,8 +1,8 @@
 //! Dates and times, from the forms of the log and from what a client got.
 //!
-//! Both halves end in the same two functions, [`Moment::date_time`] and [`duration`], so that a value of the scan equals the same value of the stream.
-//! What the calendar does not have (`0000-00-00`, `2020-00-00`, and 31 February where `ALLOW_INVALID_DATES` let it in) stays the
-//! server's text.
+//! Both halves end in the same two functions, [`Moment::date_time`] and [`duration`], so that a value of the scan
+//! equals the same value of the stream. What the calendar does not have (`0000-00-00`, `2020-00-00`, and 31 February
+//! where `ALLOW_INVALID_DATES` let it in) stays the server's text.
 //!
 //! A TIME is a duration of up to 838:59:59 with a sign, not a time of day.
 
@@ -164,7 +164,8 @@ pub(super) fn date(bytes: &[u8]) -> Result<Value, Reason> {
     moment.date()
 }
 
-/// Five bytes: the sign, then year * 13 + month (17 bits), day (5), hour (5), minute (6), second (6); then the fraction.
+/// Five bytes: the sign, then year * 13 + month (17 bits), day (5), hour (5), minute (6), second (6); then the
+/// fraction.
 pub(super) fn date_time(bytes: &[u8], fraction: u8) -> Result<Value, Reason> {
     let (whole, micros) = split(bytes, 5)?;
     let whole = big_endian(whole).checked_sub(1 << 39).ok_or(Reason::Malformed)?;
@@ -188,8 +189,8 @@ pub(super) fn packed_moment(whole: u64, micros: u32) -> Result<Moment, Reason> {
     })
 }
 
-/// Four bytes of seconds since the epoch, then the fraction. MariaDB counts up to 2106, so the seconds have no sign; 0 is the zero
-/// date, not the epoch, on both servers.
+/// Four bytes of seconds since the epoch, then the fraction. MariaDB counts up to 2106, so the seconds have no sign; 0
+/// is the zero date, not the epoch, on both servers.
 pub(super) fn timestamp(bytes: &[u8], fraction: u8) -> Result<Value, Reason> {
     let (seconds, micros) = split(bytes, 4)?;
     instant(big_endian(seconds), micros, fraction)
@@ -206,8 +207,8 @@ fn instant(seconds: u64, micros: u32, fraction: u8) -> Result<Value, Reason> {
     Ok(Value::TimestampTz(seconds * MICROS_PER_SECOND + i64::from(micros)))
 }
 
-/// Three bytes and the fraction as one number, of which half of what it can count is zero: hour (10 bits), minute (6), second
-/// (6), fraction.
+/// Three bytes and the fraction as one number, of which half of what it can count is zero: hour (10 bits), minute (6),
+/// second (6), fraction.
 pub(super) fn time(bytes: &[u8]) -> Result<Value, Reason> {
     let fraction_bytes = bytes.len().checked_sub(3).ok_or(Reason::Short)?;
     let bits = u32::try_from(bytes.len() * 8).map_err(|_| Reason::Malformed)?;
@@ -240,8 +241,8 @@ fn unit(fraction: u8) -> u64 {
     10_u64.pow(6_u32.saturating_sub(fraction.into()))
 }
 
-/// Without a fraction: hhmmss as a decimal number, little-endian, with a sign. With one: units since -838:59:59.999999 and
-/// one more, big-endian.
+/// Without a fraction: hhmmss as a decimal number, little-endian, with a sign. With one: units since -838:59:59.999999
+/// and one more, big-endian.
 pub(super) fn old_time(bytes: &[u8], fraction: u8) -> Result<Value, Reason> {
     if fraction == 0 {
         let number = little_endian(bytes);
@@ -258,7 +259,8 @@ pub(super) fn old_time(bytes: &[u8], fraction: u8) -> Result<Value, Reason> {
     duration(number < zero, seconds / 3_600, seconds / 60 % 60, seconds % 60, micros)
 }
 
-/// Without a fraction: YYYYMMDDhhmmss as a decimal number, little-endian. With one: the fields in a mixed base, big-endian.
+/// Without a fraction: YYYYMMDDhhmmss as a decimal number, little-endian. With one: the fields in a mixed base,
+/// big-endian.
 pub(super) fn old_date_time(bytes: &[u8], fraction: u8) -> Result<Value, Reason> {
     let mut rest = if fraction == 0 { little_endian(bytes) } else { big_endian(bytes) };
     let mut next = |base: u64| {

@@ -11,12 +11,12 @@ use dovetail_core::value::{Row, Value};
 use tokio_postgres::types::ToSql;
 
 use super::array::{Text, Texts};
-use super::fold::{Fate, Fold};
 use super::ledger;
 use super::server::Server;
 use super::statements::{Place, Table};
 use crate::config;
-use crate::origin::Origin;
+use crate::origin::{self, Origin};
+use crate::outlet::fold::{Equality, Fate, Fold};
 use crate::outlet::table::{
     self, Action, Before, Due, Known, Move, Write, available, incomplete, is_behind, missing_row,
 };
@@ -34,6 +34,7 @@ pub struct Replica {
     server: Server,
     pipeline: String,
     schema: Option<String>,
+    source: origin::Kind,
     target: u16,
     recorded: Option<Lsn>,
     tables: HashMap<RelationId, Arc<Table>>,
@@ -55,6 +56,7 @@ impl Replica {
             server: Server::open(server, &origin.pipeline).await?,
             pipeline: origin.pipeline.clone(),
             schema: schema.map(str::to_owned),
+            source: origin.source.kind,
             target,
             recorded: None,
             tables: HashMap::new(),
@@ -243,7 +245,7 @@ impl Replica {
         if folds.get(&relation.id).is_some_and(is_other) {
             self.flushed(relation, folds).await?;
         }
-        Ok(folds.entry(relation.id).or_insert_with(|| Fold::new(relation)))
+        Ok(folds.entry(relation.id).or_insert_with(|| Fold::new(relation, Equality::ByValue)))
     }
 
     async fn flush_full(
@@ -437,12 +439,18 @@ impl Replica {
         for column in alteration.dropped {
             self.server.run(&what, &place.drop_column(column)).await?;
         }
+        for column in &relation.columns {
+            let was = known.columns.iter().find(|was| was.name == column.name);
+            if was.is_some_and(|was| place.kind(was) != place.kind(column)) {
+                self.server.run(&what, &place.widen(column)).await?;
+            }
+        }
         Ok(())
     }
 
     fn place(&self, table: &TableName) -> Place {
         let schema = self.schema.clone().unwrap_or_else(|| table.namespace.clone());
-        Place { schema, name: table.name.clone() }
+        Place { schema, name: table.name.clone(), source: self.source }
     }
 
     async fn exists(&mut self, place: &Place) -> Result<bool, Error> {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use dovetail_core::schema::{Column, Relation};
 
-use super::types::created_as;
+use super::types::created_for;
+use crate::origin;
 use crate::outlet::table::quoted;
 use crate::source::postgres::identifier::literal;
 
@@ -14,6 +15,8 @@ use crate::source::postgres::identifier::literal;
 pub(super) struct Place {
     pub(super) schema: String,
     pub(super) name: String,
+    /// Whose type names the relation has.
+    pub(super) source: origin::Kind,
 }
 
 impl Place {
@@ -22,7 +25,7 @@ impl Place {
     }
 
     pub(super) fn create(&self, relation: &Relation) -> String {
-        let mut parts: Vec<_> = relation.columns.iter().map(definition).collect();
+        let mut parts: Vec<_> = relation.columns.iter().map(|it| self.definition(it)).collect();
         if relation.has_key() {
             let key: Vec<_> = of(relation, &relation.key).map(|it| quoted(&it.name)).collect();
             parts.push(format!("PRIMARY KEY ({})", key.join(", ")));
@@ -33,24 +36,35 @@ impl Place {
     /// With a constant, which older rows get without being rewritten; it is no default from then on.
     pub(super) fn add(&self, column: &Column, constant: Option<&str>) -> String {
         let (table, name) = (self.quoted(), quoted(&column.name));
-        let add = format!("ALTER TABLE {table} ADD COLUMN {}", definition(column));
+        let add = format!("ALTER TABLE {table} ADD COLUMN {}", self.definition(column));
         match constant {
             None => add,
             Some(constant) => format!(
                 "{add} DEFAULT {}::{}; ALTER TABLE {table} ALTER COLUMN {name} DROP DEFAULT",
                 literal(constant),
-                created_as(&column.type_name)
+                self.kind(column)
             ),
         }
+    }
+
+    /// For a column whose values are the same in the wider type.
+    pub(super) fn widen(&self, column: &Column) -> String {
+        let (table, name, kind) = (self.quoted(), quoted(&column.name), self.kind(column));
+        format!("ALTER TABLE {table} ALTER COLUMN {name} TYPE {kind}")
+    }
+
+    /// What a column becomes that the outlet creates.
+    pub(super) fn kind(&self, column: &Column) -> String {
+        created_for(self.source, &column.type_name)
+    }
+
+    fn definition(&self, column: &Column) -> String {
+        format!("{} {}", quoted(&column.name), self.kind(column))
     }
 
     pub(super) fn drop_column(&self, column: &Column) -> String {
         format!("ALTER TABLE {} DROP COLUMN {}", self.quoted(), quoted(&column.name))
     }
-}
-
-fn definition(column: &Column) -> String {
-    format!("{} {}", quoted(&column.name), created_as(&column.type_name))
 }
 
 fn of<'a>(relation: &'a Relation, columns: &[usize]) -> impl Iterator<Item = &'a Column> {

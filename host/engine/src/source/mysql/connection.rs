@@ -34,6 +34,8 @@ const KEEPALIVE: Duration = Duration::from_secs(30);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 /// For the last words of a session that is given up.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(5);
+/// Plans and scans have a few statements each; a cache of more would only keep the server's memory.
+const STATEMENTS: usize = 8;
 /// Load-bearing: see the module's text on `verify-ca`.
 const NAME_THAT_IS_NOT_CHECKED: &str = "NotValidForName";
 
@@ -105,8 +107,16 @@ impl Session {
     /// # Errors
     /// Definite: refused login or TLS. Transient: unreachable, starting, out of connections.
     pub async fn open(server: &MySqlServer) -> Result<Self, Failure> {
+        Self::open_keeping(server, STATEMENTS).await
+    }
+
+    /// As [`open`](Self::open); so many statements stay prepared.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub async fn open_keeping(server: &MySqlServer, statements: usize) -> Result<Self, Failure> {
         let what = format!("open a session at {}:{}", server.host, server.port);
-        let connection = connect(server, &what).await?;
+        let connection = connect(server, &what, statements).await?;
         let version = Version { maria_db: false, number: (0, 0, 0) };
         let server = server.clone();
         let mut session = Self { connection: Some(connection), server, version, reading: false };
@@ -279,7 +289,7 @@ impl Drop for Session {
         let (server, id) = (self.server.clone(), connection.id());
         runtime.spawn(async move {
             let end = async {
-                let other = connect(&server, "end a session").await;
+                let other = connect(&server, "end a session", STATEMENTS).await;
                 if let Ok(mut other) = other {
                     // An account may end its own sessions.
                     _ = other.query_drop(format!("KILL CONNECTION {id}")).await;
@@ -329,11 +339,11 @@ fn silent(what: &str) -> Failure {
     )
 }
 
-async fn connect(server: &MySqlServer, what: &str) -> Result<Conn, Failure> {
+async fn connect(server: &MySqlServer, what: &str, statements: usize) -> Result<Conn, Failure> {
     let tls = tls(server, what)?;
     let encrypted = tls.is_some();
     let attempt = |tls| async move {
-        let made = timeout(LOGIN_TIMEOUT, Conn::new(options(server, tls))).await;
+        let made = timeout(LOGIN_TIMEOUT, Conn::new(options(server, tls, statements))).await;
         made.map_err(|_| {
             let seconds = LOGIN_TIMEOUT.as_secs();
             Failure::transient(
@@ -366,7 +376,7 @@ fn is_handshake(error: &Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>())
 }
 
-fn options(server: &MySqlServer, tls: Option<SslOpts>) -> Opts {
+fn options(server: &MySqlServer, tls: Option<SslOpts>, statements: usize) -> Opts {
     OptsBuilder::default()
         .ip_or_hostname(server.host.clone())
         .tcp_port(server.port)
@@ -376,8 +386,9 @@ fn options(server: &MySqlServer, tls: Option<SslOpts>) -> Opts {
         .prefer_socket(false)
         .tcp_keepalive(Some(KEEPALIVE))
         .tcp_nodelay(true)
-        // Plans and scans have a few statements each; a cache of them would only keep the server's memory.
-        .stmt_cache_size(Some(8))
+        // An update that changes nothing has found its row, and says so.
+        .client_found_rows(true)
+        .stmt_cache_size(Some(statements))
         .into()
 }
 

@@ -381,3 +381,92 @@ fn minimal_metadata_is_defined_by_the_catalog_and_again_after_every_ddl() {
     assert!(places, "without a GTID a transaction goes by its place");
     assert!(matches!(error, Some(Error::Unlogged { table: name }) if name == table("part")));
 }
+
+/// An event without a checksum.
+fn event(kind: u8, end: u32, body: &[u8]) -> Bytes {
+    let size = u32::try_from(19 + body.len()).unwrap();
+    let header: [&[u8]; 6] =
+        [&[0; 4], &[kind], &[1, 0, 0, 0], &size.to_le_bytes(), &end.to_le_bytes(), &[0; 2]];
+    Bytes::from([&header.concat()[..], body].concat())
+}
+
+fn rotate(file: &str) -> Bytes {
+    event(super::super::kind::ROTATE, 0, &[&4_u64.to_le_bytes()[..], file.as_bytes()].concat())
+}
+
+fn commits(out: &[Out]) -> Vec<Lsn> {
+    let closed = |out: &Out| match out {
+        Out::Commit { closed, .. } => Some(*closed),
+        Out::Change(_) => None,
+    };
+    out.iter().filter_map(closed).collect()
+}
+
+#[test]
+fn an_idle_log_closes_positions_too() {
+    use super::super::kind::HEARTBEAT;
+    let mut builder = builder(&["plain"]);
+    let heartbeat = |end: u32| event(HEARTBEAT, end, b"binlog.000001");
+    let log = [rotate("binlog.000001"), heartbeat(4), heartbeat(900), heartbeat(900)];
+    assert_eq!(commits(&read(&mut builder, &log).unwrap()), [Lsn::binlog(0, 1, 900)]);
+    let log = [rotate("binlog.000002"), heartbeat(950)];
+    assert_eq!(commits(&read(&mut builder, &log).unwrap()), [Lsn::binlog(0, 2, 4)]);
+}
+
+#[test]
+fn a_heartbeat_inside_a_transaction_closes_nothing() {
+    use super::super::kind::{HEARTBEAT, XID};
+    let mut log = events(MYSQL[0]);
+    let commit = log.iter().position(|event| event[4] == XID).unwrap();
+    log.truncate(commit);
+    log.push(event(HEARTBEAT, 1 << 20, b"binlog.000001"));
+    let mut builder = builder(&["plain"]);
+    let out = read(&mut builder, &log).unwrap();
+    assert!(builder.is_open());
+    assert!(commits(&out).iter().all(|closed| closed.offset() < 1 << 20));
+}
+
+#[test]
+fn a_statement_finds_a_table_whose_name_the_server_folds() {
+    let statement = |text: &str| {
+        let fixed = [&[0; 8][..], &[1], &[0; 4], b"D\0"].concat();
+        event(super::super::kind::QUERY, 0, &[&fixed[..], text.as_bytes()].concat())
+    };
+    let format = {
+        let mut format = events(MYSQL[0])[0].to_vec();
+        let algorithm = format.len() - 5;
+        format[algorithm] = 0;
+        Bytes::from(format)
+    };
+    for (folds_names, expected) in [(true, vec!["truncate"]), (false, vec![])] {
+        let mut builder = Builder::new(Start {
+            from: Lsn::binlog(0, 1, 4),
+            captured: [table("plain")].into(),
+            folds_names,
+            prepared_bytes_max: 0,
+            view: None,
+        });
+        let log = [format.clone(), statement("TRUNCATE TABLE Plain")];
+        assert_eq!(summary(&read(&mut builder, &log).unwrap()), expected);
+    }
+}
+
+#[test]
+fn a_commit_that_the_view_contains_needs_no_rows() {
+    let log = events(MYSQL[0]);
+    let prepared = log.iter().position(|event| event[4] == super::super::kind::XA_PREPARE).unwrap();
+    let rest = [&log[..1], &log[prepared + 1..prepared + 3]].concat();
+    let with = |view| {
+        let mut builder = Builder::new(Start {
+            from: Lsn::binlog(0, 1, 4),
+            captured: [table("keyless")].into(),
+            folds_names: false,
+            prepared_bytes_max: 1 << 20,
+            view,
+        });
+        read(&mut builder, &rest)
+    };
+    assert!(matches!(with(None), Err((_, Error::UnknownPrepared))));
+    let out = with(Some(Fence::Before(Lsn::binlog(0, 1, 1 << 30)))).unwrap();
+    assert_eq!((summary(&out).len(), commits(&out).len()), (0, 1));
+}

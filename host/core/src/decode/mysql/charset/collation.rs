@@ -1,7 +1,7 @@
 //! Which character set a collation belongs to.
 //!
-//! All collations of MySQL 9.7 and MariaDB 11.8 (`information_schema`); where both servers have a number, it means the same. A number that neither has is
-//! not guessed at: a later server may give it to any set.
+//! All collations of MySQL 9.7 and MariaDB 11.8 (`information_schema`); where both servers have a number, it means the
+//! same. A number that neither has is not guessed at: a later server may give it to any set.
 
 use super::Charset;
 

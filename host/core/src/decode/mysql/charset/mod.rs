@@ -1,8 +1,9 @@
 //! Text of every character set of both servers, to UTF-8.
 //!
-//! The servers' tables are the measure, not the standards: MySQL's `latin1` is Windows-1252 with the five holes filled, its `sjis` and `big5` are not the
-//! web's. Every code of every set was converted by real servers and compared ([`upper`], [`runs`]). A byte that the server itself does not
-//! convert (it would hand a client a question mark) is an error: what cannot be read back is not passed on.
+//! The servers' tables are the measure, not the standards: MySQL's `latin1` is Windows-1252 with the five holes filled,
+//! its `sjis` and `big5` are not the web's. Every code of every set was converted by real servers and compared
+//! (`upper`, `runs`). A byte that the server itself does not convert (it would hand a client a question mark) is an
+//! error: what cannot be read back is not passed on.
 //!
 //! | set | read by |
 //! |---|---|
@@ -171,7 +172,8 @@ impl Charset {
     pub fn text(self, bytes: Bytes) -> Result<Text, NotText> {
         let not_text = NotText { charset: self };
         let as_it_is = match self {
-            Self::Utf8Mb3 | Self::Utf8Mb4 => true,
+            // Only labels come here as bytes without a set; they were declared in UTF-8.
+            Self::Utf8Mb3 | Self::Utf8Mb4 | Self::Binary => true,
             Self::Ucs2 | Self::Utf16 | Self::Utf16Le | Self::Utf32 => false,
             // ASCII with national letters in the place of brackets.
             Self::Swe7 => false,

@@ -1,6 +1,7 @@
 //! Chinese, Japanese and Korean sets.
 //!
-//! The bytes are cut into characters first, by the set's own rule, so that a code which differs between the server and `encoding_rs` is looked up as a whole.
+//! The bytes are cut into characters first, by the set's own rule, so that a code which differs between the server and
+//! `encoding_rs` is looked up as a whole.
 
 use encoding_rs::{BIG5, EUC_JP, EUC_KR, Encoding, GB18030, GBK, SHIFT_JIS};
 

@@ -1,5 +1,5 @@
-//! Every code of every set against real servers. `vectors/charsets.tsv` holds, of each set, how many codes MySQL 9.7, MariaDB 10.11 and MariaDB 11.8
-//! convert to exactly one character, and a digest of all of them in order.
+//! Every code of every set against real servers. `vectors/charsets.tsv` holds, of each set, how many codes MySQL 9.7,
+//! MariaDB 10.11 and MariaDB 11.8 convert to exactly one character, and a digest of all of them in order.
 
 use xxhash_rust::xxh3::Xxh3;
 

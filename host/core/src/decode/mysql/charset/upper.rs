@@ -1,6 +1,8 @@
-//! The upper halves of the single-byte character sets, as MySQL 9.7, MariaDB 10.11 and MariaDB 11.8 convert them (they agree).
+//! The upper halves of the single-byte character sets, as MySQL 9.7, MariaDB 10.11 and MariaDB 11.8 convert them (they
+//! agree).
 //!
-//! 0 stands for a byte that the set does not define. Taken from the servers: `CONVERT(CONVERT(x'80' USING latin1) USING utf32)` and so on.
+//! 0 stands for a byte that the set does not define. Taken from the servers: `CONVERT(CONVERT(x'80' USING latin1) USING
+//! utf32)` and so on.
 
 /// Code points of the bytes from 0x80 on.
 pub(super) type Upper = [u16; 128];

@@ -1,8 +1,8 @@
 //! Partial updates: what an UPDATE did to a document, instead of the document after it.
 //!
-//! With `binlog_row_value_options=PARTIAL_JSON` an after-image holds replacements, insertions and removals by path. They are applied to the
-//! document of the before-image, in order; one that does not fit it exactly is an error, because what follows from it would be another document than
-//! the server's.
+//! With `binlog_row_value_options=PARTIAL_JSON` an after-image holds replacements, insertions and removals by path.
+//! They are applied to the document of the before-image, in order; one that does not fit it exactly is an error,
+//! because what follows from it would be another document than the server's.
 
 use std::borrow::Cow;
 
@@ -173,7 +173,8 @@ fn unquoted(quoted: &str) -> Option<Cow<'_, str>> {
 }
 
 impl<'a> Document<'a> {
-    /// The one place that a path leads to. An element 0 of what is no array is the thing itself, as in the server's paths.
+    /// The one place that a path leads to. An element 0 of what is no array is the thing itself, as in the server's
+    /// paths.
     fn at_mut(&mut self, path: &[Leg<'a>]) -> Result<&mut Self, Invalid> {
         let mut place = self;
         for leg in path {

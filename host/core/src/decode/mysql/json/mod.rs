@@ -1,12 +1,12 @@
 //! MySQL's binary JSON.
 //!
-//! The log holds documents in the form of the table: values with their types, offsets instead of nesting, and what JSON has no word for (decimals,
-//! dates, bytes) as *opaque* values of a column type. A scan gets the server's text, so [`Document::to_text`] has to print that text byte for
-//! byte: key order as stored, `", "` and `": "`, the server's own forms of numbers.
-//! ([The format](https://dev.mysql.com/doc/dev/mysql-server/latest/json__binary_8h.html).)
+//! The log holds documents in the form of the table: values with their types, offsets instead of nesting, and what JSON
+//! has no word for (decimals, dates, bytes) as *opaque* values of a column type. A scan gets the server's text, so
+//! [`Document::to_text`] has to print that text byte for byte: key order as stored, `", "` and `": "`, the server's own
+//! forms of numbers. ([The format](https://dev.mysql.com/doc/dev/mysql-server/latest/json__binary_8h.html).)
 //!
-//! Offsets can be made to point anywhere, also at each other. Depth is limited as in the server, and every byte of a document pays for one
-//! visit only, so that a document costs memory in proportion to its length.
+//! Offsets can be made to point anywhere, also at each other. Depth is limited as in the server, and every byte of a
+//! document pays for one visit only, so that a document costs memory in proportion to its length.
 
 mod diff;
 mod print;

@@ -106,8 +106,8 @@ fn double(number: f64, text: &mut String) {
     }
 }
 
-/// The shortest digits that read back exactly. Where two are equally near, the server takes the even one, and Rust the greater; rounding
-/// to so many digits takes the even one too.
+/// The shortest digits that read back exactly. Where two are equally near, the server takes the even one, and Rust the
+/// greater; rounding to so many digits takes the even one too.
 fn shortest(number: f64) -> String {
     let shortest = format!("{number:e}");
     let mantissa = shortest.split('e').next().unwrap_or_default();
@@ -158,8 +158,8 @@ fn opaque(code: u8, bytes: &[u8], text: &mut String) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// A signed number of eight bytes, little-endian: 24 bits of microseconds under the packed fields. A negative one is negated as a
-/// whole.
+/// A signed number of eight bytes, little-endian: 24 bits of microseconds under the packed fields. A negative one is
+/// negated as a whole.
 fn packed(bytes: &[u8]) -> Result<(bool, u64, u32), Invalid> {
     let bytes: [u8; 8] = bytes.try_into().map_err(|_| Invalid::Malformed)?;
     let number = i64::from_le_bytes(bytes);

@@ -27,7 +27,8 @@ pub(super) fn document(bytes: &[u8]) -> Result<Document<'_>, Invalid> {
 }
 
 struct Reader {
-    /// Bytes that may still be visited. Nothing in a document is shared, so all visits together are no more than its length.
+    /// Bytes that may still be visited. Nothing in a document is shared, so all visits together are no more than its
+    /// length.
     budget: usize,
 }
 

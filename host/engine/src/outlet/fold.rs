@@ -3,6 +3,9 @@
 //! Only the state at a commit is ever visible, so of several writes on one key the last is enough, and writes on
 //! different keys need no order. What a later write leaves out (a column that was not in the log) is filled from an
 //! earlier one; nothing is lost.
+//!
+//! Which keys are one is the outlet's to say: a database that holds 1.0 and 1.00 as numbers has one row for both, one
+//! that holds them as text has two.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -17,7 +20,7 @@ use crate::outlet::table::incomplete;
 
 /// What becomes of the row under a key.
 #[derive(Debug, PartialEq)]
-pub(super) enum Fate<'a> {
+pub(in crate::outlet) enum Fate<'a> {
     /// It is this row, all of it, whatever was there.
     Put(Cow<'a, Row>),
     /// It is there, and these columns of it change.
@@ -26,10 +29,20 @@ pub(super) enum Fate<'a> {
     Gone(Cow<'a, Row>),
 }
 
+/// When the outlet takes two keys for one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::outlet) enum Equality {
+    /// When they are the same value: decimals are numbers there.
+    ByValue,
+    /// When they are written alike: decimals are text there.
+    BySpelling,
+}
+
 /// The writes on one table since the last flush.
 #[derive(Debug)]
-pub(super) struct Fold<'a> {
-    pub(super) relation: Arc<Relation>,
+pub(in crate::outlet) struct Fold<'a> {
+    pub(in crate::outlet) relation: Arc<Relation>,
+    equality: Equality,
     places: HashMap<Key, usize>,
     fates: Vec<Fate<'a>>,
     /// Rows of a table without a key.
@@ -38,9 +51,10 @@ pub(super) struct Fold<'a> {
 }
 
 impl<'a> Fold<'a> {
-    pub(super) fn new(relation: &Arc<Relation>) -> Self {
+    pub(in crate::outlet) fn new(relation: &Arc<Relation>, equality: Equality) -> Self {
         Self {
             relation: Arc::clone(relation),
+            equality,
             places: HashMap::new(),
             fates: Vec::new(),
             loose: Vec::new(),
@@ -48,23 +62,23 @@ impl<'a> Fold<'a> {
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::outlet) fn is_empty(&self) -> bool {
         self.fates.is_empty() && self.loose.is_empty()
     }
 
-    pub(super) fn rows(&self) -> usize {
+    pub(in crate::outlet) fn rows(&self) -> usize {
         self.fates.len() + self.loose.len()
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub(in crate::outlet) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    pub(super) fn into_parts(self) -> (Vec<Fate<'a>>, Vec<&'a Row>) {
+    pub(in crate::outlet) fn into_parts(self) -> (Vec<Fate<'a>>, Vec<&'a Row>) {
         (self.fates, self.loose)
     }
 
-    pub(super) fn put(&mut self, row: &'a Row) -> Result<(), Error> {
+    pub(in crate::outlet) fn put(&mut self, row: &'a Row) -> Result<(), Error> {
         self.bytes += row.memory_bytes();
         if !self.relation.has_key() {
             if !row.is_whole() {
@@ -76,7 +90,7 @@ impl<'a> Fold<'a> {
         self.put_under_key(Cow::Borrowed(row))
     }
 
-    pub(super) fn remove(&mut self, row: Cow<'a, Row>) -> Result<(), Error> {
+    pub(in crate::outlet) fn remove(&mut self, row: Cow<'a, Row>) -> Result<(), Error> {
         self.bytes += row.memory_bytes();
         let key = self.key(&row)?;
         self.set(key, Fate::Gone(row));
@@ -85,7 +99,7 @@ impl<'a> Fold<'a> {
 
     /// Moves a row to another key if all of the new row is at hand. Otherwise nothing is changed, and the answer is
     /// no: the row at the outlet has what is missing.
-    pub(super) fn replace(&mut self, from: &Row, to: &'a Row) -> Result<bool, Error> {
+    pub(in crate::outlet) fn replace(&mut self, from: &Row, to: &'a Row) -> Result<bool, Error> {
         let (old, new) = (self.key(from)?, self.key(to)?);
         if old == new {
             self.put_under_key(Cow::Borrowed(to))?;
@@ -128,13 +142,26 @@ impl<'a> Fold<'a> {
     }
 
     fn key(&self, row: &Row) -> Result<Key, Error> {
-        Key::of(&self.relation, row).ok_or_else(|| {
+        let key = match self.equality {
+            Equality::ByValue => Key::of(&self.relation, row),
+            Equality::BySpelling => Key::of(&self.relation, &spelled(row)),
+        };
+        key.ok_or_else(|| {
             Error::definite(
                 format!("a row for {} lacks its key", self.relation.table),
                 "let plugins leave key columns as they are",
             )
         })
     }
+}
+
+/// A row whose decimals are told apart as they are written.
+fn spelled(row: &Row) -> Row {
+    let cell = |value: &Value| match value {
+        Value::Decimal(text) => Value::Text(text.clone()),
+        value => value.clone(),
+    };
+    Row::new(row.values().iter().map(cell).collect())
 }
 
 /// A row, with what it lacks taken from an earlier one.
