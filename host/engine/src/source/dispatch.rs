@@ -119,14 +119,14 @@ impl Source {
         }
     }
 
-    /// Waits until everything is visible that a stream from this position on will not bring.
+    /// Waits until everything is visible that starts before this position, or that the pin leaves out of the stream.
     ///
     /// # Errors
     /// When that takes longer than the pin may.
-    pub async fn settle(&mut self, from: Lsn) -> Result<Mark, Failure> {
+    pub async fn settle(&mut self, before: Lsn) -> Result<Mark, Failure> {
         match self {
             Self::Postgres(source) => Ok(Mark::Xid(source.settle().await?)),
-            Self::MySql(source) => Ok(source.settle(from).await?),
+            Self::MySql(source) => Ok(source.settle(before).await?),
         }
     }
 
