@@ -5,6 +5,8 @@ use std::fmt;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use mysql_async::Conn;
+use mysql_async::prelude::Queryable;
 use rusqlite::{Connection, OpenFlags};
 use tokio_postgres::Client;
 
@@ -117,6 +119,28 @@ async fn columns(client: &Client, table: &str) -> Result<Vec<String>> {
                  AND attnum > 0 AND NOT attisdropped AND attgenerated = '' ORDER BY attnum";
     let rows = client.query(query, &[&table]).await.with_context(|| format!("describe {table}"))?;
     Ok(rows.iter().map(|row| row.get(0)).collect())
+}
+
+/// Rows of a table of MySQL or MariaDB; `table` is the database and the name, joined by a point.
+pub async fn of_mysql(connection: &mut Conn, table: &str) -> Result<Content> {
+    let (database, name) = table.split_once('.').context("a table with its database")?;
+    let query = "SELECT column_name FROM information_schema.columns \
+                 WHERE table_schema = ? AND table_name = ? ORDER BY ordinal_position";
+    let columns: Vec<String> = connection.exec(query, (database, name)).await?;
+    let quoted = |name: &str| format!("`{}`", name.replace('`', "``"));
+    let list: Vec<_> =
+        columns.iter().map(|name| format!("CAST({} AS CHAR)", quoted(name))).collect();
+    let (list, database, name) = (list.join(", "), quoted(database), quoted(name));
+    let query = format!("SELECT {list} FROM {database}.{name}");
+    let rows: Vec<mysql_async::Row> =
+        connection.query(&query).await.with_context(|| format!("read {table}"))?;
+    let row = |mut row: mysql_async::Row| {
+        let cell = |(at, name): (usize, &String)| {
+            Ok((name.clone(), row.take::<Option<String>, _>(at).context("a cell")?))
+        };
+        columns.iter().enumerate().map(cell).collect::<Result<Row>>()
+    };
+    rows.into_iter().map(row).collect()
 }
 
 /// Rows of a table of an SQLite file, which an engine may be writing.

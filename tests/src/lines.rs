@@ -21,6 +21,8 @@ pub struct Line {
     pub id: Option<String>,
     pub ts_us: Option<i64>,
     pub xid: Option<u64>,
+    /// Name of a transaction that is no number of PostgreSQL.
+    pub transaction: Option<String>,
     #[serde(default)]
     pub redelivery: bool,
     #[serde(default)]

@@ -11,8 +11,8 @@
 //! | [`change`] | one keyed change, as it crosses every boundary after the decoder |
 //! | [`key`], [`lane`] | canonical key bytes and the ordered path that they choose |
 //! | [`batch`] | what is handed on in one go, and what it closes |
-//! | [`decode`] | PostgreSQL formats: rows of COPY, messages of pgoutput |
-//! | [`transaction`] | the stream: events with positions, and what closes them |
+//! | [`decode`] | the sources' formats: rows of a scan, messages of a stream, binlogs with their transactions |
+//! | [`transaction`] | PostgreSQL's stream: events with positions, and what closes them |
 //! | [`gtid`] | a transaction's name on every server: MySQL's sets, MariaDB's domains |
 //! | [`fence`] | what a view contains |
 //! | [`seam`] | the hand-over from the scan to the stream |

@@ -24,10 +24,11 @@ use crate::decode::pgoutput::{self, InvalidMessage, Message, Old, Tuple};
 use crate::decode::relations::{
     InvalidRow, NotDescribed, OldRow, RawRelation, Relations, UnknownType,
 };
-use crate::key::Key;
 use crate::position::{Lsn, Position};
 use crate::schema::{Relation, RelationId};
-use crate::value::{Row, Value};
+
+pub(crate) mod update;
+use self::update::{NoKey, Update};
 
 /// What one message of the stream amounts to, beside the events that it appends.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -220,21 +221,14 @@ impl Builder {
         if let Some(old) = &old {
             old.complete(&mut after);
         }
-        require_key(&relation, &after)?;
-        let Some(OldRow { row: before, full }) = old else {
-            return self.push(Change::Update { relation, before: None, after }, events);
-        };
-        require_old_key(&relation, &before)?;
-        if same_key(&relation, &before, &after) {
-            // A key that is spelled anew (1.0 as 1.00) is found by its old spelling where keys are compared as text.
-            let is_spelled_anew = |column: &usize| before.get(*column) != after.get(*column);
-            let is_needed = full || relation.key.iter().any(is_spelled_anew);
-            let before = is_needed.then_some(before);
-            return self.push(Change::Update { relation, before, after }, events);
+        let before = old.map(|OldRow { row, full }| (row, full));
+        match update::update(relation, before, after)? {
+            Update::Same(change) => self.push(change, events),
+            Update::Moved { delete, insert } => {
+                self.push(delete, events)?;
+                self.push(insert, events)
+            }
         }
-        let moved_from = Some(before.clone());
-        self.push(Change::Delete { relation: relation.clone(), before, moved: true }, events)?;
-        self.push(Change::Insert { relation, after, moved_from }, events)
     }
 
     fn delete(
@@ -248,37 +242,14 @@ impl Builder {
         let Some(OldRow { row: before, .. }) = old else {
             return Err(Error::NoKey { table: relation.table.to_string() });
         };
-        require_old_key(&relation, &before)?;
-        self.push(Change::Delete { relation, before, moved: false }, events)
+        self.push(update::delete(relation, before)?, events)
     }
 }
 
-/// A change whose key is not in the log (servers before 14.2 left out an unchanged out-of-line key) has no lane.
-fn require_key(relation: &Relation, row: &Row) -> Result<(), Error> {
-    let missing = |column: &usize| matches!(row.get(*column), None | Some(Value::Unavailable));
-    require(relation, !relation.key.iter().any(missing))
-}
-
-/// No column of a key is ever null, so a null there is a value that was left out: a partition with another replica
-/// identity than its root logs its own key under the description of the root.
-fn require_old_key(relation: &Relation, row: &Row) -> Result<(), Error> {
-    let null = |column: &usize| row.get(*column) == Some(&Value::Null);
-    require(relation, !relation.key.iter().any(null))?;
-    require_key(relation, row)
-}
-
-fn require(relation: &Relation, has_key: bool) -> Result<(), Error> {
-    match has_key {
-        true => Ok(()),
-        false => Err(Error::NoKey { table: relation.table.to_string() }),
+impl From<NoKey> for Error {
+    fn from(NoKey { table }: NoKey) -> Self {
+        Self::NoKey { table }
     }
-}
-
-/// By the canonical bytes, so that a change of spelling (`1.0` to `1.00`) is no move; most keys are the same without
-/// asking for them. A table without a key has nothing that could move.
-fn same_key(relation: &Relation, before: &Row, after: &Row) -> bool {
-    relation.key.iter().all(|column| before.get(*column) == after.get(*column))
-        || Key::of(relation, before) == Key::of(relation, after)
 }
 
 #[cfg(test)]

@@ -67,7 +67,8 @@ impl fmt::Debug for Text {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     Null,
-    /// Not in the row image: unchanged TOAST, or a column outside the replica identity of an old row.
+    /// Not in the row image: unchanged TOAST, a column outside the replica identity of an old row, or one that
+    /// `binlog_row_image` leaves out.
     Unavailable,
     Boolean(bool),
     Int(i64),
@@ -78,13 +79,14 @@ pub enum Value {
     Decimal(Text),
     Text(Text),
     Bytes(Bytes),
-    /// Unparsed, exactly as the source gave it.
+    /// Unparsed, exactly as the source gave it, or as it prints what its log holds in binary.
     Json(Text),
     /// Big-endian, as printed.
     Uuid([u8; 16]),
     /// Days since 1970-01-01, proleptic Gregorian.
     Date(i32),
-    /// Microseconds since midnight; PostgreSQL's 24:00:00 is 86,400,000,000.
+    /// Microseconds since midnight; PostgreSQL's 24:00:00 is 86,400,000,000. MySQL's and MariaDB's TIME is a duration:
+    /// negative as well, and up to 838:59:59, far beyond a day.
     Time(i64),
     /// Microseconds since midnight and the zone's offset in seconds east of UTC.
     TimeTz {
@@ -117,7 +119,7 @@ pub enum Value {
 pub enum TemporalSpecial {
     Infinity,
     NegativeInfinity,
-    /// The source's text, for what lies outside the integer's range.
+    /// The source's text, for what lies outside the integer's range, or outside the calendar (`2020-00-00`).
     Literal(Text),
 }
 

@@ -31,7 +31,7 @@ use crate::progress::Progress;
 use crate::source::Source;
 use crate::source::backoff::Backoff;
 use crate::source::finding::{self, Finding, Severity};
-use crate::state::{self, Store};
+use crate::state::{self, Content, Notes, Store};
 use crate::telemetry::field;
 
 /// How a run is to end.
@@ -134,9 +134,13 @@ struct Begun {
 impl Begun {
     /// Cancel-safe: what was opened is closed again.
     async fn of(config: &Pipeline, mode: SnapshotMode, reached: &mut bool) -> Result<Self, Error> {
-        let mut source = Source::connect(&config.source).await?;
+        let notes = notes(state::read(&config.state).await?.as_ref());
+        let mut source = Source::connect(&config.source, &notes).await?;
         let origin = source.origin(&config.name);
         let mut store = Store::open(&config.state, &origin).await?;
+        if *store.notes() != notes {
+            return Err(state::Error::Changed { path: config.state.clone() }.into());
+        }
         preflight(mode, &source, &store).await?;
         store.keep_outlets(kinds(config)).await?;
         let targets = open_targets(config, &origin).await?;
@@ -159,8 +163,8 @@ pub struct Report {
 /// When something cannot be asked: a server that cannot be reached, a plugin that is refused.
 pub async fn check(config: &Pipeline) -> Result<Report, Error> {
     load(config)?;
-    let source = Source::connect(&config.source).await?;
     let content = state::read(&config.state).await?;
+    let source = Source::connect(&config.source, &notes(content.as_ref())).await?;
     let record = content.map(|content| content.record).unwrap_or_default();
     let findings = source.findings(&record, config.snapshot.mode).await?;
     Ok(Report { pipeline: config.name.clone(), findings })
@@ -194,6 +198,11 @@ async fn preflight(mode: SnapshotMode, source: &Source, store: &Store) -> Result
         return Err(Error::NotReady(errors));
     }
     Ok(source.prepare(store.record(), mode).await?)
+}
+
+/// They are read before the state is opened for writing: whose state it is, a source may know from them only.
+fn notes(content: Option<&Content>) -> Notes {
+    content.map(|content| content.notes.clone()).unwrap_or_default()
 }
 
 /// The outlets by name, with the key that the configuration has for each kind.

@@ -28,8 +28,9 @@ pub struct Status {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Source {
-    /// The server's system identifier.
+    /// The server's system identifier, or another name of it.
     pub system: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub database: String,
 }
 
@@ -100,8 +101,14 @@ impl fmt::Display for Status {
         let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "none yet".to_owned());
         let done = self.tables.iter().filter(|table| table.scan == State::Done).count();
         writeln!(f, "pipeline    {}", self.pipeline)?;
-        if let Some(Source { system, database }) = &self.source {
-            writeln!(f, "source      database {database} of system {system}")?;
+        match &self.source {
+            Some(Source { system, database }) if database.is_empty() => {
+                writeln!(f, "source      server {system}")?;
+            }
+            Some(Source { system, database }) => {
+                writeln!(f, "source      database {database} of system {system}")?;
+            }
+            None => {}
         }
         writeln!(f, "pin         {}", or_none(&self.pin))?;
         writeln!(f, "checkpoint  {}", or_none(&self.checkpoint))?;
@@ -126,6 +133,7 @@ mod tests {
     use super::*;
     use crate::config::Environment;
     use crate::origin::{self, Origin};
+    use crate::state::Notes;
     use dovetail_core::schema::RelationId;
     use dovetail_core::seam::Step;
     use std::path::Path;
@@ -168,7 +176,9 @@ mod tests {
             database: "d".into(),
         };
         let origin = Origin { pipeline: "shop".into(), source };
-        let json = Status::new(&pipeline(), Some(&Content { origin, record })).to_json();
+        let json =
+            Status::new(&pipeline(), Some(&Content { origin, record, notes: Notes::default() }))
+                .to_json();
         assert_eq!(
             json,
             concat!(

@@ -46,7 +46,7 @@ fn wrong(replaced: &str, with: &str) -> String {
 #[test]
 fn a_sound_file_is_read_with_its_defaults() {
     let pipeline = check(QUICKSTART).expect("sound");
-    let Source::Postgres(source) = &pipeline.source;
+    let Source::Postgres(source) = &pipeline.source else { panic!("another source") };
     assert_eq!(source.server.password, Some(Secret::new("p: [w".into())));
     assert_eq!((source.server.tls.mode, source.server.port), (SslMode::Prefer, 5432));
     assert_eq!(source.tables[1].name, "Weird.Name");
@@ -242,7 +242,9 @@ fn a_whole_url_may_come_from_the_environment() {
     let url = "postgres://me:a%40b@db.example.org/shop?sslrootcert=ca.pem";
     let environment = [("URL", url), ("SALT", "")].into_iter().collect();
     let pipeline = Pipeline::check(Path::new("shop.yaml"), &text, &environment).expect("sound");
-    let Source::Postgres(Postgres { server, .. }) = pipeline.source;
+    let Source::Postgres(Postgres { server, .. }) = pipeline.source else {
+        panic!("another source")
+    };
     assert_eq!(server.password, Some(Secret::new("a@b".into())));
     assert_eq!(server.tls.mode, SslMode::VerifyFull);
     assert_eq!(server.tls.root_certificates, Some(PathBuf::from("ca.pem")));

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use dovetail::config;
 use dovetail::origin::{Kind, Origin, Source};
 use dovetail::outlet::{Delivery, Durable, Landed, Outlet};
-use dovetail::state::{self, Error, Store};
+use dovetail::state::{self, Error, Notes, Store};
 use dovetail_core::batch::Closing;
 use dovetail_core::position::Lsn;
 use dovetail_core::schema::{RelationId, TableName};
@@ -110,9 +110,9 @@ async fn every_step_is_there_after_a_restart() {
 async fn a_checkpoint_is_saved_from_what_is_durable_and_never_falls() {
     let place = Place::new();
     let mut store = place.open().await;
-    let saved = store.save_checkpoint(durable(500).await).await.expect("saved");
+    let saved = store.save_checkpoint(durable(500).await, None).await.expect("saved");
     assert_eq!(saved.get(), Lsn::new(500));
-    store.save_checkpoint(durable(400).await).await.expect("saved");
+    store.save_checkpoint(durable(400).await, None).await.expect("saved");
     drop(store);
     assert_eq!(place.open().await.record().checkpoint, Some(Lsn::new(500)));
 }
@@ -158,6 +158,86 @@ async fn a_second_engine_is_refused_and_told_of_the_first() {
 }
 
 #[tokio::test]
+async fn what_the_source_notes_is_saved_with_the_position_and_stays_until_there_is_more() {
+    let place = Place::new();
+    let note = |text: &str| Some(text.to_owned());
+    let mut store = place.open().await;
+    assert_eq!(store.notes(), &Notes::default());
+    store.save(&Step::Intend).await.expect("saved");
+    store.save_pin(Lsn::binlog(0, 42, 4), note("rung gtid")).await.expect("saved");
+    store.save_checkpoint(durable(500).await, note("at 500")).await.expect("saved");
+    store.save_checkpoint(durable(400).await, note("behind")).await.expect("saved");
+    store.save_checkpoint(durable(600).await, None).await.expect("saved");
+    let expected = Notes { pin: note("rung gtid"), checkpoint: note("at 500") };
+    assert_eq!(store.notes(), &expected);
+    drop(store);
+    assert_eq!(place.open().await.notes(), &expected);
+    let content = state::read(&place.state()).await.expect("read").expect("a state");
+    assert_eq!(content.notes, expected);
+    assert_eq!(content.record.pin, Pin::At(Lsn::binlog(0, 42, 4)));
+}
+
+/// As an engine that only knew PostgreSQL wrote it.
+const VERSION_1: &str = "
+CREATE TABLE pipeline (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    name TEXT NOT NULL,
+    system TEXT NOT NULL,
+    database TEXT NOT NULL,
+    pin TEXT NOT NULL,
+    checkpoint TEXT,
+    finished INTEGER NOT NULL
+);
+CREATE TABLE tables (
+    namespace TEXT NOT NULL,
+    name TEXT NOT NULL,
+    scan TEXT NOT NULL CHECK (scan IN ('due', 'done', 'skipped')),
+    attempts INTEGER,
+    relation INTEGER,
+    fence TEXT,
+    fence_horizon TEXT,
+    PRIMARY KEY (namespace, name)
+) WITHOUT ROWID;
+CREATE TABLE outlets (
+    name TEXT PRIMARY KEY,
+    kind TEXT NOT NULL
+) WITHOUT ROWID;
+PRAGMA application_id = 1148613740;
+PRAGMA user_version = 1;
+INSERT INTO pipeline VALUES (1, 'test', '7301', 'shop', '16/B374D848', '16/B374D900', FALSE);
+INSERT INTO tables VALUES
+    ('public', 'a', 'done', NULL, 7, '10:20:14', '16/B374D8FF'),
+    ('public', 'b', 'due', 2, NULL, NULL, NULL);
+INSERT INTO outlets VALUES ('a', 'file');";
+
+#[tokio::test]
+async fn a_state_of_version_1_is_read_as_it_is_and_brought_up_when_it_is_opened() {
+    let place = Place::new();
+    std::fs::create_dir_all(place.state()).expect("created");
+    place.operate(VERSION_1);
+    let version = || {
+        let connection = rusqlite::Connection::open(place.database()).expect("open");
+        connection.query_row("PRAGMA user_version", [], |row| row.get::<_, i64>(0)).expect("one")
+    };
+    let content = state::read(&place.state()).await.expect("read").expect("a state");
+    assert_eq!((version(), &content.origin, &content.notes), (1, &origin(), &Notes::default()));
+    let record = content.record;
+    assert_eq!(record.pin, Pin::At("16/B374D848".parse().expect("a position")));
+    assert_eq!((record.attempts(&table("a")), record.attempts(&table("b"))), (1, 2));
+    assert_eq!(record.checkpoint, Some("16/B374D900".parse().expect("a position")));
+    let fenced: Vec<_> = record.tables.values().collect();
+    assert!(format!("{fenced:?}").contains("16/B374D8FF"), "{fenced:?}");
+
+    let mut store = place.open().await;
+    assert_eq!((version(), store.record(), store.notes()), (2, &record, &Notes::default()));
+    store.keep_outlets([("a".to_owned(), "file".to_owned())].into()).await.expect("the same");
+    store.save(&Step::Attempt([table("b")].into())).await.expect("saved");
+    drop(store);
+    let store = place.open().await;
+    assert_eq!((version(), store.record().attempts(&table("b"))), (2, 3));
+}
+
+#[tokio::test]
 async fn a_newer_state_is_refused() {
     let place = Place::new();
     drop(place.open().await);
@@ -173,7 +253,9 @@ async fn the_state_of_another_pipeline_or_source_is_refused() {
     let pipeline = Origin { pipeline: "other".into(), ..origin() };
     let mut source = origin();
     source.source.database = "other".into();
-    for other in [pipeline, source] {
+    let mut kind = origin();
+    kind.source.kind = Kind::MySql;
+    for other in [pipeline, source, kind] {
         let error = Store::open(&place.state(), &other).await.expect_err("a refusal");
         assert!(matches!(error, Error::OtherOrigin { .. }), "{error}");
     }
@@ -216,6 +298,7 @@ async fn a_damaged_state_is_refused() {
         "DELETE FROM pipeline",
         "UPDATE pipeline SET pin = 'nonsense'",
         "UPDATE pipeline SET checkpoint = 'nonsense'",
+        "UPDATE pipeline SET kind = 'nonsense'",
         "UPDATE tables SET scan = 'done', fence = 'nonsense', relation = 1, fence_horizon = '0/0', attempts = NULL",
         "UPDATE tables SET attempts = NULL",
     ] {

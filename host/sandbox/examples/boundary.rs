@@ -26,6 +26,7 @@ fn main() {
         ("filter_packed", guest("filter-packed"), ""),
         ("filter_typed", guest("filter-typed"), ""),
         ("mask_packed", ready_made("mask"), mask),
+        ("mask_typed", guest("mask-typed"), mask),
     ];
     for (name, component, config) in guests {
         let plugin = sandbox().load(&component, limits(), config).expect("guest loads");

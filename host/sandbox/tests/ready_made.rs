@@ -8,7 +8,7 @@ use dovetail_core::change::{Change, Operation};
 use dovetail_core::outcome::{Cell, Outcome};
 use dovetail_core::value::{Row, Value};
 use dovetail_sandbox::{CallError, Plugin, Refusal};
-use support::{event, inserts, limits, ready_made, refs, sandbox, user, users};
+use support::{event, guest, inserts, limits, ready_made, refs, sandbox, user, users};
 
 fn load_mask(config: &str) -> Result<Plugin, Refusal> {
     sandbox().load(&ready_made("mask"), limits(), config)
@@ -40,6 +40,29 @@ fn mask_patches_the_columns_that_it_names_and_sees_no_others() {
     assert_eq!(*notes, Cell { column: 7, value: Value::Null });
     // The third row's notes are null already.
     assert_eq!(third.len(), 2);
+}
+
+/// The twin serves as a measure of what the typed form costs, so it has to do the same work.
+#[test]
+fn mask_and_its_typed_twin_have_one_meaning() {
+    let twin = guest("mask-typed");
+    for config in [
+        r#"{"columns": {"public.users.email": {"hash": {"salt": "pepper-and-salt"}}, "*.phone": {"truncate": 3}}}"#,
+        r#"{"columns": {"public.users.email": {"redact": "hidden"}, "public.users.notes": {"redact": null}}}"#,
+        r#"{"columns": {"public.users.id": {"redact": null}}}"#,
+        r#"{"columns": {"public.users.balance": {"truncate": 1}}}"#,
+    ] {
+        let events = inserts(&users(), 20);
+        let outcomes = [load_mask(config), sandbox().load(&twin, limits(), config)].map(|plugin| {
+            let mut instance = plugin.expect("valid").instantiate(0, 1).expect("starts");
+            instance.process(1, &refs(&events))
+        });
+        let [packed, typed] = outcomes;
+        assert_eq!(packed, typed, "{config}");
+    }
+    let refusals = [load_mask("{}"), sandbox().load(&twin, limits(), "{}")]
+        .map(|refused| refused.expect_err("names no columns").to_string());
+    assert_eq!(refusals[0], refusals[1]);
 }
 
 #[test]

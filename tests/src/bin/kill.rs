@@ -1,6 +1,7 @@
 //! Rounds of SIGKILL under a writing workload.
 //!
-//! `kill --server postgres-15 --rounds 60 --seed 7` (by way of `tests/run kill`). Rounds come in episodes: one pipeline,
+//! `kill --server postgres-15 --rounds 60 --seed 7` (by way of `tests/run kill`); `mariadb-10.11` and `mysql-9.7` are
+//! servers as well. Rounds come in episodes: one pipeline,
 //! from its first start until it has caught up at the end, with kills in the start, in the scan and in the stream. After
 //! each episode the checker judges the whole history and both ends are compared. Which moment is hit is asked of the
 //! server just before the kill, not of the engine.
@@ -9,19 +10,17 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use dovetail_tests::postgres::{Options as ServerOptions, Version};
-use dovetail_tests::trial::{Target, Trial, Verdict};
-use dovetail_tests::wait::{PATIENCE, until};
+use dovetail_tests::trial::{Moment, Source, Target, Trial, Verdict};
 use dovetail_tests::workload::{Options, seed};
 use fastrand::Rng;
-use tokio_postgres::Client;
 
 /// Kills of one episode: three may fall into the scan, the others into the stream.
 const ROUNDS_PER_EPISODE: u32 = 6;
 
 #[derive(Debug)]
 struct Arguments {
-    server: Version,
+    /// Its name, such as `mysql-9.7`.
+    server: String,
     rounds: u32,
     seed: u64,
 }
@@ -29,11 +28,11 @@ struct Arguments {
 impl Arguments {
     fn parse() -> Result<Self> {
         let mut arguments = std::env::args().skip(1);
-        let (mut server, mut rounds, mut given) = (Version::V15, 60, None);
+        let (mut server, mut rounds, mut given) = ("postgres-15".to_owned(), 60, None);
         while let Some(name) = arguments.next() {
             let value = arguments.next().with_context(|| format!("{name} needs a value"))?;
             match name.as_str() {
-                "--server" => server = value.parse()?,
+                "--server" => server = value,
                 "--rounds" => rounds = value.parse().context("--rounds takes a number")?,
                 "--seed" => given = Some(value.parse().context("--seed takes a number")?),
                 _ => bail!("{name}: there are --server postgres-15, --rounds 60 and --seed 7"),
@@ -41,14 +40,6 @@ impl Arguments {
         }
         Ok(Self { server, rounds, seed: given.unwrap_or_else(seed) })
     }
-}
-
-/// What the engine is about to be doing when it is killed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Moment {
-    Start,
-    Scan,
-    Stream,
 }
 
 /// Rounds by the moment that was hit.
@@ -66,7 +57,12 @@ async fn main() -> Result<ExitCode> {
     let mut hits = Hits::default();
     let mut total = Verdict::default();
     let mut left = arguments.rounds;
-    for (episode, target) in Target::ALL.into_iter().cycle().enumerate() {
+    let targets = if arguments.server.starts_with("postgres") {
+        Target::ALL.to_vec()
+    } else {
+        vec![Target::Lines, Target::Sqlite]
+    };
+    for (episode, target) in targets.into_iter().cycle().enumerate() {
         if left == 0 {
             break;
         }
@@ -80,9 +76,9 @@ async fn main() -> Result<ExitCode> {
     }
     let Hits { start, scan, stream } = hits;
     println!(
-        "kill: server postgres-{}, rounds {}, seed {}: hit {start} in the start, {scan} in the scan, {stream} in the \
+        "kill: server {}, rounds {}, seed {}: hit {start} in the start, {scan} in the scan, {stream} in the \
          stream; {} rows, {} changes, {} redelivered, {} violations",
-        arguments.server.major(),
+        arguments.server,
         start + scan + stream,
         arguments.seed,
         total.rows,
@@ -113,9 +109,8 @@ async fn play(
         pace: Duration::from_millis(4),
         ..Options::seeded(random.u64(..))
     };
-    let (mut trial, workload) =
-        Trial::on(arguments.server, ServerOptions::default(), target, options).await?;
-    let client = trial.client().await?;
+    let server = Source::start(&arguments.server)?;
+    let (mut trial, workload) = Trial::at(server, target, options).await?;
     let running = workload.start();
     for round in 0..rounds {
         let moment = match round {
@@ -125,18 +120,14 @@ async fn play(
         };
         let mut engine = trial.launch().await?;
         if moment != Moment::Start {
-            let what = format!("{moment:?}, round {round}");
-            let reached = until(what, PATIENCE, async || {
-                engine.must_run()?;
-                Ok(reached(&client, moment).await?.then_some(()))
-            });
-            reached.await.with_context(|| engine.log())?;
+            let reached = trial.server.reach(moment, &mut engine).await;
+            reached.with_context(|| format!("round {round}"))?;
         }
         // The moment of the kill itself is what is random here.
         let longest = if moment == Moment::Stream { 1_500 } else { 250 };
         tokio::time::sleep(Duration::from_millis(random.u64(..longest))).await;
         engine.must_run()?;
-        match now(&client).await? {
+        match trial.server.moment().await? {
             Moment::Start => hits.start += 1,
             Moment::Scan => hits.scan += 1,
             Moment::Stream => hits.stream += 1,
@@ -145,21 +136,4 @@ async fn play(
     }
     let engine = trial.launch().await?;
     trial.finish(running, engine).await
-}
-
-/// A scan that is over counts as reached: there will not be another one.
-async fn reached(client: &Client, moment: Moment) -> Result<bool> {
-    let now = now(client).await?;
-    Ok(now == moment || now == Moment::Stream)
-}
-
-async fn now(client: &Client) -> Result<Moment> {
-    let query = "SELECT EXISTS (SELECT FROM pg_stat_replication WHERE state IN ('streaming', 'catchup')), \
-                 EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'dovetail' AND query LIKE 'COPY%')";
-    let row = client.query_one(query, &[]).await?;
-    Ok(match (row.get(0), row.get(1)) {
-        (true, _) => Moment::Stream,
-        (false, true) => Moment::Scan,
-        (false, false) => Moment::Start,
-    })
 }

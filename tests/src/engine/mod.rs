@@ -54,6 +54,11 @@ impl Engine {
         self.process.id()
     }
 
+    /// Where it, and the lives before it, write their standard error.
+    pub fn log_file(&self) -> PathBuf {
+        self.log.clone()
+    }
+
     /// `None` while it runs.
     pub fn exit(&mut self) -> Result<Option<ExitStatus>> {
         Ok(self.process.try_wait()?)

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use dovetail_core::position::Lsn;
 use serde_json::Value;
 use tokio_postgres::Client;
 
 use super::{Engine, Setup};
-use crate::content::of_postgres;
+use crate::content::{of_mysql, of_postgres};
 use crate::lines::{fold, read};
+use crate::mysql::Server as MySqlServer;
 use crate::wait::{PATIENCE, until};
 
 impl Setup {
@@ -35,6 +37,34 @@ impl Setup {
             let row = source.query_opt(query, &[&self.name(), &end]).await?;
             let reached = row.and_then(|row| row.get::<_, Option<bool>>(0)).unwrap_or(false);
             Ok(reached.then_some(()))
+        });
+        wait.await.with_context(|| engine.log())
+    }
+
+    /// Where the next life will go on; `None` before there is anything.
+    pub fn checkpoint(&self) -> Result<Option<Lsn>> {
+        let status = self.status()?;
+        let text = status["checkpoint"].as_str();
+        text.map(|text| text.parse().context("a checkpoint")).transpose()
+    }
+
+    /// Waits until everything that is in the log of a MySQL or MariaDB server now is durable at the outlets.
+    pub async fn mysql_caught_up(&self, engine: &mut Engine, source: &MySqlServer) -> Result<()> {
+        self.mysql_caught_up_within(PATIENCE, engine, source).await
+    }
+
+    pub async fn mysql_caught_up_within(
+        &self,
+        limit: Duration,
+        engine: &mut Engine,
+        source: &MySqlServer,
+    ) -> Result<()> {
+        let end = source.log_end().await?;
+        let what = format!("the checkpoint to be at {end}");
+        let wait = until(what, limit, async || {
+            engine.must_run()?;
+            let checkpoint = self.checkpoint()?.map(|lsn| (lsn.number(), lsn.offset()));
+            Ok((checkpoint >= Some((end.file, end.offset))).then_some(()))
         });
         wait.await.with_context(|| engine.log())
     }
@@ -83,6 +113,18 @@ impl Setup {
             Ok(source.query_one(query, &[]).await?.get::<_, bool>(0).then_some(()))
         });
         scanning.await.with_context(|| engine.log())
+    }
+
+    /// [`Setup::lines_equal`] for a MySQL or MariaDB server.
+    pub async fn mysql_lines_equal(&self, source: &MySqlServer, tables: &[&str]) -> Result<()> {
+        let mut connection = source.connect().await?;
+        let mut folded = fold(&read(&self.lines_file())?)?;
+        for table in tables {
+            let there = folded.remove(*table).unwrap_or_default();
+            let differences = of_mysql(&mut connection, table).await?.differences(&there);
+            ensure!(differences.is_empty(), "{table}: {differences}");
+        }
+        Ok(())
     }
 
     /// Fails where the tables that the lines fold to are not those of the source.

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
 use super::{Engine, finish, program};
+use crate::mysql::Server as MySqlServer;
 use crate::postgres::{PASSWORD, Server};
 
 /// What a command left behind.
@@ -40,16 +41,32 @@ pub struct Setup {
 impl Setup {
     /// Captures `tables` of `server` (database `postgres`) as its superuser and delivers to nothing yet.
     pub fn new(name: &str, server: &Server, tables: &[&str]) -> Result<Self> {
+        let source = json!({ "postgres": {
+            "url": format!("postgresql://postgres@127.0.0.1:{}/postgres", server.port()),
+            "password": "${SOURCE_PASSWORD}",
+            "tables": tables,
+            "publication": name,
+            "slot": name,
+            "create_publication": true,
+        }});
+        Self::of(name, &source)
+    }
+
+    /// Captures `tables`, named with their databases, of a MySQL or MariaDB server as its superuser.
+    pub fn mysql(name: &str, server: &MySqlServer, tables: &[&str]) -> Result<Self> {
+        let kind = if server.version().is_mariadb() { "mariadb" } else { "mysql" };
+        let source = json!({ kind: {
+            "url": format!("mysql://root@127.0.0.1:{}", server.port()),
+            "password": "${SOURCE_PASSWORD}",
+            "tables": tables,
+        }});
+        Self::of(name, &source)
+    }
+
+    fn of(name: &str, source: &Value) -> Result<Self> {
         let configuration = json!({
             "name": name,
-            "source": { "postgres": {
-                "url": format!("postgresql://postgres@127.0.0.1:{}/postgres", server.port()),
-                "password": "${SOURCE_PASSWORD}",
-                "tables": tables,
-                "publication": name,
-                "slot": name,
-                "create_publication": true,
-            }},
+            "source": source,
             "snapshot": { "mode": "initial", "workers": 2, "chunk_rows": 1000 },
             "lanes": 2,
             "outlets": {},

@@ -173,7 +173,11 @@ impl Installation {
             .server()
             .arg(format!("--datadir={}", data.display()))
             .arg(format!("--init-file={}", users.display()))
-            .args(["--initialize-insecure", "--innodb-redo-log-capacity=8M", "--secure-file-priv=NULL"])
+            .args([
+                "--initialize-insecure",
+                "--innodb-redo-log-capacity=8M",
+                "--secure-file-priv=NULL",
+            ])
             .output()
             .context("start mysqld")?;
         fs::remove_file(&users)?;

@@ -48,6 +48,8 @@ pub struct Transaction {
     /// As the server prints it; `None` where it logs none.
     pub gtid: Option<String>,
     pub rows: Vec<Row>,
+    /// What was logged as a statement: DDL, mostly.
+    pub statement: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,6 +77,16 @@ impl Server {
         let first = first.context("the server has no log")?;
         drop(files);
         self.logged_from(&first, 4).await
+    }
+
+    /// Where the next event will begin.
+    pub async fn log_end(&self) -> Result<Place> {
+        let mariadb = self.version().is_mariadb();
+        let query = if mariadb { "SHOW MASTER STATUS" } else { "SHOW BINARY LOG STATUS" };
+        let row: Option<mysql_async::Row> = self.connect().await?.query_first(query).await?;
+        let mut row = row.context("the server has no log")?;
+        let file: String = row.take(0).context("a file")?;
+        Place::new(&file, row.take(1).context("an offset")?)
     }
 
     /// Every transaction from a place on that is the beginning of one.
@@ -109,7 +121,7 @@ struct Reading {
     /// Where the next event begins.
     next: Place,
     open: Option<Open>,
-    /// XA transactions that are prepared, by their id as a statement writes it.
+    /// XA transactions that are prepared, by the first part of their id in hexadecimal.
     prepared: HashMap<String, Vec<Row>>,
     done: Vec<Transaction>,
 }
@@ -118,8 +130,6 @@ struct Reading {
 struct Open {
     start: Place,
     gtid: Option<String>,
-    /// Id of the XA transaction whose first half this is.
-    xa: Option<String>,
     rows: Vec<Row>,
 }
 
@@ -147,10 +157,11 @@ impl Reading {
                 self.rows(&rows, table)?;
             }
             Some(EventData::QueryEvent(query)) => self.query(&query.query()),
-            Some(EventData::XidEvent(_)) => self.commits(Vec::new()),
-            Some(EventData::XaPrepareLogEvent(_)) => {
+            Some(EventData::XidEvent(_)) => self.commits(Vec::new(), None),
+            Some(EventData::XaPrepareLogEvent(prepare)) => {
                 if let Some(open) = self.open.take() {
-                    self.prepared.insert(open.xa.context("prepared without an id")?, open.rows);
+                    let id = prepared_id(&prepare).context("a prepare event that is too short")?;
+                    self.prepared.insert(id, open.rows);
                 }
             }
             _ => {}
@@ -174,7 +185,7 @@ impl Reading {
         } else {
             return Ok(());
         };
-        self.open = Some(Open { start, gtid, xa: None, rows: Vec::new() });
+        self.open = Some(Open { start, gtid, rows: Vec::new() });
         Ok(())
     }
 
@@ -200,28 +211,26 @@ impl Reading {
     }
 
     fn query(&mut self, text: &str) {
-        let Some(open) = &mut self.open else { return };
-        if let Some(id) = text.strip_prefix("XA START ") {
-            open.xa = Some(id.to_owned());
-        } else if let Some(id) = text.strip_prefix("XA COMMIT ") {
-            let rows = self.prepared.remove(id.trim_end_matches(" ONE PHASE")).unwrap_or_default();
-            self.commits(rows);
+        if let Some(id) = text.strip_prefix("XA COMMIT ") {
+            let rows = self.prepared.remove(hexadecimal(id)).unwrap_or_default();
+            self.commits(rows, None);
         } else if let Some(id) = text.strip_prefix("XA ROLLBACK ") {
-            self.prepared.remove(id);
+            self.prepared.remove(hexadecimal(id));
             self.open = None;
-        } else if !["BEGIN", "XA END", "SAVEPOINT", "ROLLBACK TO"]
+        } else if !["BEGIN", "XA START", "XA END", "SAVEPOINT", "ROLLBACK TO"]
             .iter()
             .any(|inside| text.starts_with(inside))
         {
-            // COMMIT of a transaction on a table without transactions, or a statement that is one by itself.
-            self.commits(Vec::new());
+            // A table without transactions closes its rows by a statement.
+            let own = !["COMMIT", "ROLLBACK"].contains(&text);
+            self.commits(Vec::new(), own.then(|| text.to_owned()));
         }
     }
 
-    fn commits(&mut self, prepared: Vec<Row>) {
+    fn commits(&mut self, prepared: Vec<Row>, statement: Option<String>) {
         let Some(Open { start, gtid, mut rows, .. }) = self.open.take() else { return };
         rows.splice(..0, prepared);
-        self.done.push(Transaction { start, end: self.next, gtid, rows });
+        self.done.push(Transaction { start, end: self.next, gtid, rows, statement });
     }
 }
 
@@ -244,6 +253,18 @@ fn mariadb_gtid(event: &Event) -> Option<String> {
     let (domain, _) = rest.split_first_chunk::<4>()?;
     let (domain, sequence) = (u32::from_le_bytes(*domain), u64::from_le_bytes(*sequence));
     Some(format!("{domain}-{}-{sequence}", event.header().server_id()))
+}
+
+/// Of an event: a flag, a format, the lengths of the two parts of the id, and the id.
+fn prepared_id(event: &[u8]) -> Option<String> {
+    let (length, id) = (event.get(5..9)?, event.get(13..)?);
+    let length = usize::try_from(u32::from_le_bytes(length.try_into().ok()?)).ok()?;
+    Some(id.get(..length)?.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Of an id as a statement in the log writes it: `X'6B657074',X'',1`.
+fn hexadecimal(id: &str) -> &str {
+    id.split('\'').nth(1).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -13,7 +13,19 @@ use crate::lines::Line;
 use crate::workload::{Change, Record, What};
 
 /// Without a key there is nothing that the checker could follow; both ends are compared instead.
-pub(super) const KEYLESS: &str = "public.note";
+pub(super) fn is_keyless(table: &str) -> bool {
+    table.ends_with(".note")
+}
+
+/// A transaction in the order in which the server committed it.
+#[derive(Debug)]
+pub(super) struct Commit {
+    /// Tells it from the others, here and in what is delivered.
+    pub(super) id: u64,
+    pub(super) marker: i64,
+    /// What a line calls it where it has no number.
+    pub(super) name: Option<String>,
+}
 
 pub(super) fn row_key(table: &str, key: &str) -> RowKey {
     RowKey::new(table, key)
@@ -25,14 +37,16 @@ pub(super) fn image(version: i64) -> Result<Image> {
 
 pub(super) fn of(
     record: &Record,
-    commits: &[(u64, String)],
+    commits: &[Commit],
     lives: &[(Option<Lsn>, Vec<Line>)],
     source: Rows,
 ) -> Result<History> {
     let transactions = transactions(record, commits)?;
     let reads = lives.iter().flat_map(|(_, lines)| lines).find(|line| line.op == "read");
     let pin = reads.map(|line| line.position()).transpose()?.map(|position| position.commit);
-    let lives = lives.iter().map(|(acknowledged, lines)| life(*acknowledged, lines));
+    let names = commits.iter().filter_map(|commit| Some((commit.name.as_deref()?, commit.id)));
+    let names = names.collect();
+    let lives = lives.iter().map(|(acknowledged, lines)| life(*acknowledged, lines, &names));
     Ok(History {
         rolled_back: rolled_back(record, &transactions)?,
         transactions,
@@ -44,18 +58,18 @@ pub(super) fn of(
 }
 
 /// The writers' transactions, in the witness' order.
-fn transactions(record: &Record, commits: &[(u64, String)]) -> Result<Vec<Transaction>> {
-    let mut by_xid: BTreeMap<_, _> = record.committed().map(|tx| (tx.xid, tx)).collect();
+fn transactions(record: &Record, commits: &[Commit]) -> Result<Vec<Transaction>> {
+    let mut by_marker: BTreeMap<_, _> = record.committed().map(|it| (it.marker, it)).collect();
     let mut transactions = Vec::new();
-    for (xid, _) in commits {
-        if let Some(transaction) = by_xid.remove(xid) {
-            let changes = transaction.changes.iter().filter(|change| change.table != KEYLESS);
+    for commit in commits {
+        if let Some(transaction) = by_marker.remove(&commit.marker) {
+            let changes = transaction.changes.iter().filter(|change| !is_keyless(change.table));
             let writes = changes.map(write).collect::<Result<_>>()?;
-            transactions.push(Transaction { id: *xid, commit: None, writes });
+            transactions.push(Transaction { id: commit.id, commit: None, writes });
         }
     }
-    if let Some(xid) = by_xid.keys().next() {
-        bail!("transaction {xid} is committed, but the server's log does not have it");
+    if let Some(marker) = by_marker.keys().next() {
+        bail!("transaction {marker} is committed, but the server's log does not have it");
     }
     Ok(transactions)
 }
@@ -93,7 +107,7 @@ fn rolled_back(record: &Record, transactions: &[Transaction]) -> Result<Vec<(Row
     });
     let undone = undone.filter(|change| !matches!(change.what, What::Delete | What::Truncate));
     let mut images = Vec::new();
-    for change in undone.filter(|change| change.table != KEYLESS) {
+    for change in undone.filter(|change| !is_keyless(change.table)) {
         let (row, image) = (row_key(change.table, &change.key), image(change.version)?);
         if !committed.contains(&(&row, image)) {
             images.push((row, image));
@@ -102,20 +116,29 @@ fn rolled_back(record: &Record, transactions: &[Transaction]) -> Result<Vec<(Row
     Ok(images)
 }
 
-fn life(acknowledged: Option<Lsn>, lines: &[Line]) -> Result<Life> {
-    let judged = lines.iter().filter(|line| line.op != "message" && line.table != KEYLESS);
-    let observations = judged.map(observation).collect::<Result<_>>()?;
+type Names<'a> = BTreeMap<&'a str, u64>;
+
+fn life(acknowledged: Option<Lsn>, lines: &[Line], names: &Names<'_>) -> Result<Life> {
+    let judged = lines.iter().filter(|line| line.op != "message" && !is_keyless(&line.table));
+    let observations = judged.map(|line| observation(line, names)).collect::<Result<_>>()?;
     Ok(Life { resumed_from: acknowledged, observations })
 }
 
-fn observation(line: &Line) -> Result<Observation> {
+fn observation(line: &Line, names: &Names<'_>) -> Result<Observation> {
+    let transaction = match (&line.transaction, line.xid) {
+        (Some(name), _) => {
+            let id = names.get(name.as_str());
+            Some(*id.with_context(|| format!("{name} is no transaction of the workload"))?)
+        }
+        (None, xid) => xid,
+    };
     let operation = match line.op.as_str() {
         "read" => Operation::Read,
         "insert" => Operation::Insert,
         "update" => Operation::Update,
         "delete" => Operation::Delete,
         "truncate" => {
-            let (table, transaction) = (line.table.as_str().into(), line.xid);
+            let table = line.table.as_str().into();
             return Ok(Observation::Truncated { table, transaction, redelivery: line.redelivery });
         }
         other => bail!("an unexpected operation: {other}"),
@@ -124,7 +147,7 @@ fn observation(line: &Line) -> Result<Observation> {
     let version = line.after("version").and_then(serde_json::Value::as_u64);
     Ok(Observation::Delivered(Delivered {
         position: line.position()?,
-        transaction: line.xid,
+        transaction,
         row: row_key(&line.table, &key),
         operation,
         image: version.map(Image::of_version),

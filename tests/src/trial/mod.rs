@@ -5,20 +5,23 @@
 //! gives, against every line that was ever delivered. Beside that, the rows at both ends are compared column by column.
 
 mod history;
+mod source;
 
 use std::fmt;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use dovetail_core::position::Lsn;
 use tokio_postgres::Client;
+
+pub use source::{Moment, Source};
 
 use crate::checker::judge;
 use crate::content::{Content, of_postgres, of_sqlite};
 use crate::engine::{Engine, Setup};
 use crate::lines::{Line, Lives, fold};
 use crate::postgres::{Options as ServerOptions, Server, Version};
-use crate::workload::{Options, Running, TABLES, Workload, witness};
+use crate::workload::{Options, Running, Workload};
 
 /// Where the changes go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +30,7 @@ pub enum Target {
     Lines,
     /// Both ends can be compared.
     Sqlite,
-    /// As for SQLite; the replica is another database of the same server.
+    /// As for SQLite; the replica is another database of the same server. Of PostgreSQL only.
     Postgres,
 }
 
@@ -37,7 +40,7 @@ impl Target {
 
 #[derive(Debug)]
 pub struct Trial {
-    pub server: Server,
+    pub server: Source,
     pub setup: Setup,
     target: Target,
     lives: Lives,
@@ -60,44 +63,36 @@ impl Trial {
         target: Target,
         options: Options,
     ) -> Result<(Self, Workload)> {
-        // The replica's commits would otherwise be decoded twice by the witness and the engine; they are few.
-        let server = Server::start_with(version, server)?;
-        let client = server.connect().await?;
-        witness::begin(&client).await?;
-        let workload = Workload::prepare(&server, options).await?;
-        let setup = Setup::new("trial", &server, &TABLES)?;
+        Self::at(Source::Postgres(Server::start_with(version, server)?), target, options).await
+    }
+
+    /// A trial of any kind of server.
+    pub async fn at(server: Source, target: Target, options: Options) -> Result<(Self, Workload)> {
+        let workload = server.prepare(options).await?;
+        let setup = server.setup("trial")?;
         let setup = match target {
             Target::Lines => setup.to_file(),
             Target::Sqlite => setup.to_sqlite(),
             Target::Postgres => {
-                client.batch_execute("CREATE DATABASE replica").await?;
-                setup.to_postgres(&server)
+                server.client().await?.batch_execute("CREATE DATABASE replica").await?;
+                setup.to_postgres(server.postgres()?)
             }
         };
         let lives = Lives::of(setup.lines_file());
         Ok((Self { server, setup, target, lives, acknowledged: Vec::new() }, workload))
     }
 
+    /// A connection to a PostgreSQL server.
     pub async fn client(&self) -> Result<Client> {
-        self.server.connect().await
+        self.server.client().await
     }
 
     /// Starts a life of the engine.
     pub async fn launch(&mut self) -> Result<Engine> {
-        let acknowledged = self.acknowledged().await?;
+        let acknowledged = self.server.acknowledged(&self.setup).await?;
         self.acknowledged.push(acknowledged);
         self.lives.begin()?;
         self.setup.run()
-    }
-
-    /// The slot's position, where there is a slot and a server to ask.
-    async fn acknowledged(&self) -> Result<Option<Lsn>> {
-        let Ok(client) = self.client().await else { return Ok(None) };
-        let query =
-            "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = $1";
-        let row = client.query_opt(query, &[&self.setup.name()]).await?;
-        let lsn = row.and_then(|row| row.get::<_, Option<String>>(0));
-        lsn.map(|lsn| lsn.parse().context("a log position")).transpose()
     }
 
     /// Lines delivered so far, of all lives.
@@ -108,8 +103,7 @@ impl Trial {
     /// Stops the writers, lets `engine` catch up and stop, and judges everything.
     pub async fn finish(self, running: Running, mut engine: Engine) -> Result<Verdict> {
         let workload = running.stop().await?;
-        let client = self.client().await?;
-        self.setup.caught_up_within(CATCH_UP, &mut engine, &client).await?;
+        self.server.caught_up_within(CATCH_UP, &self.setup, &mut engine).await?;
         let log = engine.log();
         let code = engine.terminate().await?;
         ensure!(code == 143 || code == 0, "exit code {code} after SIGTERM: {log}");
@@ -118,10 +112,9 @@ impl Trial {
 
     /// Judges a history at rest: the writers have stopped and the engine has caught up and ended.
     pub async fn verdict(self, mut workload: Workload) -> Result<Verdict> {
-        let client = self.client().await?;
         let sum = workload.sum();
-        let commits = witness::commits(&client).await?;
-        let record = workload.record(&client).await?;
+        let record = self.server.record(&mut workload).await?;
+        let commits = self.server.commits(record).await?;
         let mut verdict = Verdict { changes: record.changes(), ..Verdict::default() };
         verdict.lives = self.acknowledged.len();
         let mut folded = None;
@@ -135,13 +128,13 @@ impl Trial {
             verdict.delivered = lines.len();
             verdict.redelivered = lines.iter().filter(|line| line.redelivery).count();
             verdict.scanned = lines.iter().filter(|line| line.op == "read").count();
-            let source = self.source_images(&client).await?;
+            let source = self.server.images().await?;
             let history = history::of(record, &commits, &lives, source)?;
             verdict.violations.extend(judge(&history).iter().map(ToString::to_string));
             folded = Some(fold(&lines)?);
         }
-        for table in TABLES {
-            let source = of_postgres(&client, table).await?;
+        for table in self.server.tables() {
+            let source = self.server.content(table).await?;
             let replica = match &mut folded {
                 Some(tables) => tables.remove(table).unwrap_or_default(),
                 None => self.replica(table).await?,
@@ -152,8 +145,7 @@ impl Trial {
                 verdict.violations.push(format!("source and replica of {table}: {differences}"));
             }
         }
-        let balance = "SELECT sum(balance)::bigint FROM account";
-        let balance: i64 = client.query_one(balance, &[]).await?.get(0);
+        let balance = self.server.balance().await?;
         ensure!(balance == sum, "the workload itself lost money: {balance} instead of {sum}");
         Ok(verdict)
     }
@@ -163,25 +155,14 @@ impl Trial {
         match self.target {
             Target::Lines => Ok(fold(&self.lines()?)?.remove(table).unwrap_or_default()),
             Target::Sqlite => {
-                of_sqlite(&self.setup.replica_file(), table.trim_start_matches("public."))
+                of_sqlite(&self.setup.replica_file(), &self.server.replica_table(table))
             }
             Target::Postgres => {
-                let client = self.server.connect_to(&self.server.url("replica")).await?;
+                let server = self.server.postgres()?;
+                let client = server.connect_to(&server.url("replica")).await?;
                 of_postgres(&client, table).await
             }
         }
-    }
-
-    async fn source_images(&self, client: &Client) -> Result<crate::checker::history::Rows> {
-        let mut rows = crate::checker::history::Rows::new();
-        for table in TABLES.into_iter().filter(|table| *table != history::KEYLESS) {
-            let query = format!("SELECT id::text, version FROM {table}");
-            for row in client.query(&query, &[]).await? {
-                let (key, version) = (row.get::<_, &str>(0), row.get(1));
-                rows.insert(history::row_key(table, key), history::image(version)?);
-            }
-        }
-        Ok(rows)
     }
 }
 

@@ -3,6 +3,8 @@
 //! A workload writes versioned rows from several sessions at once and records every transaction: its id, its changes in
 //! order, and what became of it. Judged against that record, a delivery cannot be wrong by luck.
 //!
+//! On PostgreSQL this module's own [`table`], [`writer`] and [`witness`] do that, on MySQL and MariaDB those of [`mysql`].
+//!
 //! - A key has one owner among the writers (accounts excepted, where row locks serialise), and every write of a row
 //!   carries a version that only grows. So the order of the versions of a key *is* the order in which its transactions
 //!   committed, without asking the server's log.
@@ -12,6 +14,7 @@
 //! Everything random comes from one seed, `DOVETAIL_SEED` or drawn and printed. The interleaving of the writers is the
 //! server's, so a seed repeats what is written, not when.
 
+pub mod mysql;
 mod record;
 mod table;
 pub mod witness;
@@ -28,7 +31,8 @@ use tokio_postgres::Client;
 pub use record::{Change, Outcome, Record, Transaction, What};
 pub use table::TABLES;
 
-use crate::postgres::Server;
+use crate::mysql::Server as MySqlServer;
+use crate::postgres::{PASSWORD, Server};
 use crate::wait::{PATIENCE, until};
 use writer::Writer;
 
@@ -85,13 +89,31 @@ pub fn seed() -> u64 {
 #[derive(Debug)]
 struct Shared {
     options: Options,
-    url: String,
+    database: Database,
     stop: AtomicBool,
     next_version: AtomicU64,
     committed: AtomicU64,
 }
 
+/// How a writer comes in.
+#[derive(Debug)]
+enum Database {
+    Postgres { url: String },
+    MySql { login: mysql_async::Opts, mariadb: bool },
+}
+
 impl Shared {
+    fn new(options: Options, database: Database) -> Self {
+        Self {
+            options,
+            database,
+            stop: AtomicBool::new(false),
+            // Above every version that the first rows and the accounts (which count by one) can have.
+            next_version: AtomicU64::new(1_000_000_000),
+            committed: AtomicU64::new(0),
+        }
+    }
+
     fn version(&self) -> i64 {
         let version = self.next_version.fetch_add(1, Ordering::Relaxed);
         i64::try_from(version).expect("a test writes less than 2^63 rows")
@@ -110,15 +132,21 @@ impl Workload {
     pub async fn prepare(server: &Server, options: Options) -> Result<Self> {
         let client = server.connect().await?;
         let first = table::create(&client, &options).await?;
-        let shared = Shared {
-            url: server.url("postgres"),
-            stop: AtomicBool::new(false),
-            // Above every version that the first rows and the accounts (which count by one) can have.
-            next_version: AtomicU64::new(1_000_000_000),
-            committed: AtomicU64::new(0),
-            options,
-        };
-        Ok(Self { shared: Arc::new(shared), record: Record { transactions: vec![first] } })
+        let database = Database::Postgres { url: server.url("postgres") };
+        Ok(Self::of(Shared::new(options, database), first))
+    }
+
+    /// Creates the tables in the database `trial` of `server` and fills them.
+    pub async fn prepare_mysql(server: &MySqlServer, options: Options) -> Result<Self> {
+        let mut connection = server.connect().await?;
+        let mariadb = server.version().is_mariadb();
+        let first = mysql::create(&mut connection, mariadb, &options).await?;
+        let login = server.options_for("root", PASSWORD);
+        Ok(Self::of(Shared::new(options, Database::MySql { login, mariadb }), first))
+    }
+
+    fn of(shared: Shared, first: Transaction) -> Self {
+        Self { shared: Arc::new(shared), record: Record { transactions: vec![first] } }
     }
 
     /// Sum of all balances, at any time.
@@ -131,10 +159,16 @@ impl Workload {
         self.shared.stop.store(false, Ordering::Relaxed);
         let mut writers = JoinSet::new();
         for number in 0..self.shared.options.writers {
-            let writer = Writer::new(number, self.shared.clone());
-            let runtime = tokio::runtime::Handle::current();
+            let (shared, runtime) = (self.shared.clone(), tokio::runtime::Handle::current());
             // A thread each, so that writers go on writing while the test's own task is busy.
-            writers.spawn_blocking(move || runtime.block_on(writer.run()));
+            writers.spawn_blocking(move || match &shared.clone().database {
+                Database::Postgres { url } => {
+                    runtime.block_on(Writer::new(number, shared).run(url.clone()))
+                }
+                Database::MySql { login, mariadb } => {
+                    runtime.block_on(mysql::Writer::new(number, shared, login, *mariadb).run())
+                }
+            });
         }
         Running { workload: self, writers }
     }
@@ -142,6 +176,12 @@ impl Workload {
     /// What was committed so far, every outcome known.
     pub async fn record(&mut self, client: &Client) -> Result<&Record> {
         self.record.resolve(client).await?;
+        Ok(&self.record)
+    }
+
+    /// The same on MySQL and MariaDB.
+    pub async fn record_mysql(&mut self, server: &MySqlServer) -> Result<&Record> {
+        self.record.resolve_by_log(server).await?;
         Ok(&self.record)
     }
 }

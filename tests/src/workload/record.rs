@@ -1,6 +1,6 @@
 //! What the writers did.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use tokio_postgres::Client;
 
 use crate::wait::{PATIENCE, until};
@@ -15,9 +15,9 @@ pub struct Record {
 pub struct Transaction {
     /// Unique in the workload; a row of the table `marker` carries it.
     pub marker: i64,
-    /// PostgreSQL's 64-bit id of the top-level transaction. A server that crashes may give the id of a transaction
+    /// PostgreSQL's 64-bit id of the top-level transaction; other servers give none to the session. A server that crashes may give the id of a transaction
     /// that left nothing in the log to another one; at most one of them is committed.
-    pub xid: u64,
+    pub xid: Option<u64>,
     pub outcome: Outcome,
     /// In order, without those that a savepoint took back.
     pub changes: Vec<Change>,
@@ -63,7 +63,7 @@ impl Record {
         for transaction in unknown {
             let ended = "SELECT coalesce(pg_xact_status($1::text::xid8), '') <> 'in progress'";
             let there = "SELECT EXISTS (SELECT FROM marker WHERE id = $1)";
-            let xid = transaction.xid.to_string();
+            let xid = transaction.xid.context("a transaction of PostgreSQL")?.to_string();
             let outcome =
                 until("a transaction of a lost connection to end", PATIENCE, async || {
                     // In this order: once it has ended, the marker's absence is final.

@@ -12,7 +12,7 @@ pub const TABLES: [&str; 5] =
 /// Added to the id of a row that moves away, taken from the id of one that comes back.
 pub(super) const AWAY: i64 = 1_000_000_000;
 
-const BALANCE: i64 = 1_000;
+pub(super) const BALANCE: i64 = 1_000;
 
 const CREATE: &str = "
     CREATE TABLE account (id bigint PRIMARY KEY, version bigint NOT NULL, balance bigint NOT NULL);
@@ -41,7 +41,7 @@ pub(super) async fn create(client: &Client, options: &Options) -> Result<Transac
     client.batch_execute("BEGIN").await?;
     client.batch_execute(&fill).await?;
     let xid = client.query_one("SELECT pg_current_xact_id()::text", &[]).await?;
-    let xid = xid.get::<_, &str>(0).parse()?;
+    let xid = Some(xid.get::<_, &str>(0).parse()?);
     client.batch_execute("COMMIT").await?;
     let rows = |table, count| {
         (0..count).map(move |id: u32| Change {

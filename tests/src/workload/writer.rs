@@ -42,14 +42,14 @@ impl Writer {
         Self { number: i64::from(number), shared, random, lines: 0, record: Record::default() }
     }
 
-    pub(super) async fn run(mut self) -> Result<Record> {
-        let mut client = self.connect().await?;
+    pub(super) async fn run(mut self, url: String) -> Result<Record> {
+        let mut client = self.connect(&url).await?;
         let mut pace = tokio::time::interval(self.shared.options.pace);
         pace.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         while !self.shared.stop.load(Ordering::Relaxed) {
             pace.tick().await;
             if client.is_closed() {
-                client = self.connect().await?;
+                client = self.connect(&url).await?;
             }
             // A lost connection or a lock that was not to be had; what is known about it is recorded.
             if let Err(error) = self.transaction(client.clone()).await
@@ -61,9 +61,9 @@ impl Writer {
         Ok(self.record)
     }
 
-    async fn connect(&self) -> Result<Arc<Client>> {
+    async fn connect(&self, url: &str) -> Result<Arc<Client>> {
         until("the server to take a writer", PATIENCE, async || {
-            match tokio_postgres::connect(&self.shared.url, NoTls).await {
+            match tokio_postgres::connect(url, NoTls).await {
                 Ok((client, connection)) => {
                     tokio::spawn(connection);
                     Ok(Some(Arc::new(client)))
@@ -79,7 +79,7 @@ impl Writer {
         let marker = self.shared.version();
         let query = "INSERT INTO marker VALUES ($1) RETURNING pg_current_xact_id()::text";
         let xid = client.query_one(query, &[&marker]).await?;
-        let xid = xid.get::<_, &str>(0).parse().expect("a transaction id is a number");
+        let xid = Some(xid.get::<_, &str>(0).parse().expect("a transaction id is a number"));
         let mut open = Open { client: client.clone(), changes: Vec::new(), undone: Vec::new() };
         let written = self.write(&mut open).await;
         let mut outcome = Outcome::RolledBack;

@@ -53,4 +53,14 @@ impl Bug {
         Self::RepetitionNotFlagged,
         Self::SlotNotExamined,
     ];
+
+    /// Name of a world that is enough to show it.
+    pub fn shown_by(self) -> &'static str {
+        match self {
+            Self::NoSettling => "transactions overlap, and one hangs between its log and its rows",
+            Self::ChunkNumbersUsedTwice => "the view's connection is lost",
+            Self::SlotNotExamined => "the slot is made again while down",
+            _ => "a row moves between tables, and a delete",
+        }
+    }
 }

@@ -1,15 +1,19 @@
 //! The joint of the scan and the stream: no gap, and nothing goes back.
 //!
-//! [`Seam`] decides the order in which a slot is created, its position saved, tables read and the log streamed, over
-//! any number of crashes; and which streamed changes a scan already holds. It does no input or output: the driver tells
-//! it what happened ([`Input`]), saves the [`Step`]s and performs the [`Action`]s that it asks for.
+//! [`Seam`] decides the order in which a pin is taken and saved, tables read and the log streamed, over any number of
+//! crashes; and which streamed changes a scan already holds. It does no input or output: the driver tells it what
+//! happened ([`Input`]), saves the [`Step`]s and performs the [`Action`]s that it asks for. It knows no kind of database:
+//! what sources can say of their logs and views differs, and has a word here each time ([`Log`], [`Fence`], [`Mark`]).
+//!
+//! [`Fence`]: crate::fence::Fence
+//! [`Mark`]: crate::fence::Mark
 //!
 //! # What it guarantees
 //!
 //! A transaction is *in a view* when the view shows its rows. For every table there is one view that its rows at the
 //! outlet come from in the end, and the stream runs from one position R on. Nothing is lost and nothing goes back, if
 //!
-//! - (a) every transaction whose commit record starts before R is in the view,
+//! - (a) every transaction that is not streamed from R on is in the view,
 //! - (b) a streamed change is dropped if and only if its transaction is in the view, and
 //! - (c) of what an earlier attempt delivered, nothing is left when the view's rows come.
 //!
@@ -18,19 +22,27 @@
 //!
 //! # Why it holds
 //!
-//! **The first life** reads in the view that was exported with the slot. The server guarantees that it contains exactly
-//! what was committed before `consistent_point`, and R is that point: (a) holds, no streamed change is in the view, so
-//! (b) needs no fence, and there was no earlier attempt.
+//! **The first life** reads in the view that came with the pin, where one did ([`Input::Pinned`]): a slot's exported
+//! snapshot, or views that a server gives together with the place in its binlog. The server guarantees that such a view
+//! contains exactly what is not streamed from there: (a) holds, no streamed change is in the view, so (b) needs no fence,
+//! and there was no earlier attempt.
 //!
-//! **After a crash or the loss of the view** the exported snapshot is gone for ever. What is not done is read again in
+//! **A pin without a view** is a lower bound: the GTIDs that had been executed when it was taken are not streamed, and
+//! *were* visible then, but others may become visible before a view is opened. So the first view is a later view, and
+//! what is said of those holds for it. That no view came is no loss of one: nothing was read yet, no row has to be taken
+//! back.
+//!
+//! **After a crash or the loss of the view** the pin's own view is gone for ever. What is not done is read again in
 //! a later view:
 //! - (a) The pin has not moved, so R is not later than it was. That alone is not enough: a commit record can be before R,
-//!   and the rows still be invisible, while the transaction waits for a synchronous standby. So the view is opened only
-//!   after every transaction with a smaller id than one taken now has ended ([`Action::Settle`]), which the seam checks
-//!   against the fence. Ids are assigned before commit records are written, R was known before that id was taken, so no
-//!   transaction before R can still be invisible. A snapshot's own `xmax` would not do as that id: it is only one past the
-//!   last transaction that has *ended*, and the one that hangs may be beyond it.
-//! - (b) The fence is the view's own snapshot: the test is the server's own. It is saved with the table's completion, in
+//!   and the rows still be invisible, while the transaction waits for a standby. So the view is opened only after
+//!   everything before R has become visible ([`Action::Settle`]), which the seam checks: the fence has to cover the mark
+//!   that settling came to. On PostgreSQL the mark is a transaction id taken now, below which all have ended. Ids are
+//!   assigned before commit records are written, R was known before that id was taken, so no transaction before R can
+//!   still be invisible. A snapshot's own `xmax` would not do as that id: it is only one past the last transaction that
+//!   has *ended*, and the one that hangs may be beyond it. With GTIDs the mark is the set of those before R, elsewhere
+//!   the place in the log itself.
+//! - (b) The fence is the server's own description of the view. It is saved with the table's completion, in
 //!   one step, since it is needed as long as changes from before the view's [horizon](Fenced::horizon) may be streamed
 //!   again.
 //! - (c) The attempt is counted durably before the first row goes out; so a table whose rows may be at an outlet is known
@@ -43,10 +55,10 @@
 //! Tables that are done are never read again: their (a) and (b) were settled by their own view, and R only grows when a
 //! checkpoint is saved, behind which nothing is needed any more.
 //!
-//! **A fence is forgotten** when the checkpoint reaches its horizon. The horizon is the log's *insert* position, read
-//! after the view was opened: a transaction in the view has written its commit record by then, so it starts before. (The
-//! write or flush position would not do: with `synchronous_commit = off` rows are visible before their record is
-//! written out.)
+//! **A fence is forgotten** when the checkpoint reaches its horizon. The horizon is the log's end, read after the view was
+//! opened: a transaction in the view has written its commit record by then, so it starts before. (On PostgreSQL that is
+//! the *insert* position. The write or flush position would not do: with `synchronous_commit = off` rows are visible
+//! before their record is written out.)
 //!
 //! **A checkpoint** is saved only when everything before it is durable at the outlet, it is acknowledged to the source
 //! only when it is saved, and neither falls. An outlet that keeps the position in the transaction of its rows may be
@@ -59,13 +71,14 @@
 //! decoders, to other sources, or to a resume by chunks.
 //!
 //! 1. View, then position. A commits in between: not in the view, and before R. Broken: (a). Here the view comes with the
-//!    position, in one command.
+//!    position, or after it with a fence.
 //! 2. Crash in mid-scan; the restart takes a new pin P2 and skips the tables that are done; what they missed between P
 //!    and P2 is lost. Here [`Record::with`] cannot move a pin.
 //! 3. A chunk is put on a channel and its table is marked done; crash; the rows are lost. Here a table is done when the
 //!    outlet has made its last chunk durable ([`Input::ChunkDurable`]), and that was saved.
 //! 4. The log is lost, the operator restarts as told, and 2 happens. Here a lost or re-created slot is refused at every
-//!    start, until the operator removes the state.
+//!    start, until the operator removes the state; so are binlog files that were purged or begun anew, and a server that
+//!    has not the same history.
 //! 5. The acknowledgement runs ahead of the outlet; crash; the server never sends the rest again. Here it follows
 //!    [`Input::Saved`].
 //! 6. and 12. A batch ends inside a transaction and carries the transaction's end; crash; its rest is lost. Here only
@@ -78,11 +91,16 @@
 //! 11. A key changes while the table is read. Both halves carry one transaction, so one fence judges both alike.
 //! 17. The saved position is that of rows read, not of rows delivered. As 3 and 5.
 //!
-//! And three more, found while this was written:
+//! And more, found while this was written:
 //! - A transaction hangs in its commit, before R and invisible; a later view is opened. It is in neither. (Settling.)
 //! - A view is lost while chunks of it are on their way; its tables are read again; news of an old chunk 0 are taken for
 //!   news of the new one, the table is done too early; crash. Here chunk numbers are not used twice in one life
 //!   ([`Due::first_chunk`]).
+//! - The position of a binlog's end is read, then a view is opened. A is in the log and not yet visible: before R, and not
+//!   in the view. Here a position without a view is settled for.
+//! - A replica takes over. A fence names GTIDs with a horizon in the old log, the first checkpoint in the new one is past
+//!   it, the fence is forgotten, and what it held is streamed from the new server. Here tables with such a fence are
+//!   scanned again (`examination`).
 //! - A table is taken out of the configuration and put back later: what happened meanwhile is in neither. Here a table
 //!   that is not wanted is no longer done.
 //!
@@ -97,7 +115,7 @@
 //!
 //! # What is left out
 //!
-//! Tables are scanned first, then the log is streamed from the pin; the slot keeps the log meanwhile. Two things come
+//! Tables are scanned first, then the log is streamed from the pin; the server keeps the log meanwhile. Two things come
 //! later, and have their place: a *spool* between the source and the lanes lets the stream run during the scan
 //! ([`Action::Stream`] then splits into reading and emitting, and [`Step::Checkpoint`] into the spool's end and the
 //! outlet's); and *chunk-level resume* (several [`Fenced`] for one table, each with its key range; the verdict then needs

@@ -2,6 +2,7 @@ use super::*;
 use crate::change::Operation;
 use crate::decode::pgoutput::Identity;
 use crate::schema::TableName;
+use crate::value::{Row, Value};
 
 const TABLE: u32 = 7;
 const COMMIT: u64 = 0x1000;

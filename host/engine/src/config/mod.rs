@@ -164,6 +164,7 @@ pub struct Tls {
 #[derive(Debug, Clone)]
 pub enum Source {
     Postgres(Postgres),
+    MySql(MySql),
 }
 
 impl Source {
@@ -171,6 +172,7 @@ impl Source {
     pub fn tables(&self) -> &[TableName] {
         match self {
             Self::Postgres(postgres) => &postgres.tables,
+            Self::MySql(mysql) => &mysql.tables,
         }
     }
 }
@@ -234,6 +236,15 @@ pub struct MySql {
     pub pin_timeout: Duration,
     /// The scan pauses while the server runs more statements than this side by side.
     pub threads_running_max: u32,
+    /// The operator's consent to miss what foreign keys change by themselves, where the server does not log it.
+    pub ignore_cascades: bool,
+}
+
+impl MySql {
+    /// Whether a row of our own may be written.
+    pub fn uses_own_row(&self) -> bool {
+        self.pin == PinChoice::Rung(Rung::OwnRow)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

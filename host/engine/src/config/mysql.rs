@@ -69,6 +69,10 @@ pub(in crate::config) fn check(
         }),
         None => Some(THREADS_RUNNING_MAX),
     };
+    let ignore_cascades = match section.optional("ignore_cascades") {
+        Some(field) => field.boolean(reader),
+        None => Some(false),
+    };
     let path = section.path.clone();
     section.finish(reader);
     let (pin, own_table) = (pin?, own_table?);
@@ -86,6 +90,7 @@ pub(in crate::config) fn check(
         own_table,
         pin_timeout: pin_timeout?,
         threads_running_max: threads_running_max?,
+        ignore_cascades: ignore_cascades?,
     })
 }
 

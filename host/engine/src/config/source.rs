@@ -8,7 +8,7 @@ use dovetail_core::schema::TableName;
 
 use super::field::{Field, Reader, Section};
 use super::table::{self, IDENTIFIER_BYTES_MAX};
-use super::{Postgres, Source, quantity, server};
+use super::{MySqlKind, Postgres, Source, mysql, quantity, server};
 
 /// A commit that hangs for a synchronous standby, or a prepared transaction that somebody forgot, would otherwise hold the
 /// start for ever; ordinary transactions end well within a minute.
@@ -20,11 +20,48 @@ pub(in crate::config) fn check(
     pipeline: Option<&str>,
     directory: &Path,
 ) -> Option<Source> {
-    let field = root.required(reader, "source", "`postgres: {...}`")?;
-    let mut source = field.section(reader, "`postgres: {...}`")?;
-    let postgres = source.required(reader, "postgres", "how to reach the server, and its tables");
+    let expected = "`postgres: {...}`, `mysql: {...}` or `mariadb: {...}`";
+    let field = root.required(reader, "source", expected)?;
+    let mut source = field.section(reader, expected)?;
+    let kinds = ["postgres", "mysql", "mariadb"];
+    let named: Vec<(&str, Field<'_>)> =
+        kinds.iter().filter_map(|kind| Some((*kind, source.optional(kind)?))).collect();
+    let place = (source.place, source.path.clone());
     source.finish(reader);
-    let mut section = postgres?.section(reader, "how to reach the server, and its tables")?;
+    match named.as_slice() {
+        [("mysql", field)] => {
+            mysql::check(field, reader, directory, MySqlKind::MySql).map(Source::MySql)
+        }
+        [("mariadb", field)] => {
+            mysql::check(field, reader, directory, MySqlKind::MariaDb).map(Source::MySql)
+        }
+        [(_, field)] => postgres(field, reader, pipeline, directory).map(Source::Postgres),
+        [] => {
+            reader.report(
+                place.0,
+                &place.1,
+                format!("names no kind of database, expected {expected}"),
+            );
+            None
+        }
+        _ => {
+            reader.report(
+                place.0,
+                &place.1,
+                "names more than one database; a pipeline has one source",
+            );
+            None
+        }
+    }
+}
+
+fn postgres(
+    field: &Field<'_>,
+    reader: &mut Reader<'_>,
+    pipeline: Option<&str>,
+    directory: &Path,
+) -> Option<Postgres> {
+    let mut section = field.section(reader, "how to reach the server, and its tables")?;
 
     let server = server::check(&mut section, reader, directory);
     let expected = "a list of tables, such as [public.cities]";
@@ -44,14 +81,14 @@ pub(in crate::config) fn check(
         None => Some(PIN_TIMEOUT),
     };
     section.finish(reader);
-    Some(Source::Postgres(Postgres {
+    Some(Postgres {
         server: server?,
         tables: tables?,
         slot: slot?,
         publication: publication?,
         create_publication: create_publication?,
         pin_timeout: pin_timeout?,
-    }))
+    })
 }
 
 /// How a kind of database writes the name of a table; the error goes on from the name.

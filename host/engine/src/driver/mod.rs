@@ -277,10 +277,14 @@ impl<'a> Driver<'a> {
             // Only what an outlet proved to be durable can be saved as a checkpoint.
             Step::Checkpoint(position) => match self.checkpoint.durable {
                 Some(durable) if durable.get() == *position => {
-                    self.checkpoint.saved = Some(self.store.save_checkpoint(durable).await?);
+                    let note = self.source.note(*position);
+                    self.checkpoint.saved = Some(self.store.save_checkpoint(durable, note).await?);
                 }
                 _ => return Err(Error::UnprovenCheckpoint { position: *position }),
             },
+            Step::Pin(at) => {
+                self.store.save_pin(*at, self.source.note(*at)).await?;
+            }
             step => {
                 self.store.save(step).await?;
             }
@@ -383,8 +387,7 @@ impl<'a> Driver<'a> {
                 lanes(&mut self.lanes)?.dispatch(Vec::new(), Closing::Chunk(chunk)).await?;
             }
         }
-        let options =
-            Options { workers: self.config.snapshot.workers, pin: self.pin(), redelivery: false };
+        let options = Options { pin: self.pin(), redelivery: false };
         let scan = plan.scan(options).await?;
         self.progress.scan_started(scan.progress());
         self.reading = Reading::Scan { scan, due: by_relation };

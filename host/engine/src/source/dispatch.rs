@@ -17,23 +17,29 @@ use dovetail_core::seam::{Record, Recorded, Start};
 use super::failure::{Failure, PinError, ScanError, ViewError};
 use super::finding::Finding;
 use super::piece::{Item, Options, Piece, Wanted};
-use super::postgres;
+use super::{mysql, postgres};
 use crate::config::{self, SnapshotMode};
 use crate::origin::Origin;
 use crate::progress::Table as Progress;
-use crate::state::Saved;
+use crate::state::{Notes, Saved};
 
 pub enum Source {
     Postgres(postgres::source::Source),
+    MySql(mysql::source::Source),
 }
 
 impl Source {
+    /// `notes` are those that it gave in earlier lives.
+    ///
     /// # Errors
     /// When the server cannot be reached or refuses the login.
-    pub async fn connect(config: &config::Source) -> Result<Self, Failure> {
+    pub async fn connect(config: &config::Source, notes: &Notes) -> Result<Self, Failure> {
         match config {
             config::Source::Postgres(config) => {
                 Ok(Self::Postgres(postgres::source::Source::connect(config).await?))
+            }
+            config::Source::MySql(config) => {
+                Ok(Self::MySql(mysql::source::Source::connect(config, notes).await?))
             }
         }
     }
@@ -41,6 +47,7 @@ impl Source {
     pub fn origin(&self, pipeline: &str) -> Origin {
         match self {
             Self::Postgres(source) => source.origin(pipeline),
+            Self::MySql(source) => source.origin(pipeline),
         }
     }
 
@@ -55,6 +62,7 @@ impl Source {
     ) -> Result<Vec<Finding>, Failure> {
         match self {
             Self::Postgres(source) => Ok(source.findings(record, mode).await?),
+            Self::MySql(source) => Ok(source.findings(record, mode).await?),
         }
     }
 
@@ -65,6 +73,7 @@ impl Source {
     pub async fn prepare(&self, record: &Record, mode: SnapshotMode) -> Result<(), Failure> {
         match self {
             Self::Postgres(source) => Ok(source.prepare_publication(record, mode).await?),
+            Self::MySql(_) => Ok(()),
         }
     }
 
@@ -79,6 +88,7 @@ impl Source {
     ) -> Result<Start, Failure> {
         match self {
             Self::Postgres(source) => Ok(source.start(mode, recorded).await?),
+            Self::MySql(source) => Ok(source.start(mode, recorded).await?),
         }
     }
 
@@ -87,12 +97,13 @@ impl Source {
     ///
     /// # Errors
     /// Each says whether anything is left.
-    pub async fn take_pin(&mut self, _wanted: &Wanted) -> Result<Pin, PinError> {
+    pub async fn take_pin(&mut self, wanted: &Wanted) -> Result<Pin, PinError> {
         match self {
             Self::Postgres(source) => {
                 let pin = source.create_slot().await?;
                 Ok(Pin::Postgres { pin, config: Box::new(source.config().clone()) })
             }
+            Self::MySql(source) => Ok(Pin::MySql(source.take_pin(wanted).await?)),
         }
     }
 
@@ -103,6 +114,8 @@ impl Source {
     pub async fn drop_pin(&mut self) -> Result<(), Failure> {
         match self {
             Self::Postgres(source) => Ok(source.drop_slot().await?),
+            // The server keeps nothing for us.
+            Self::MySql(_) => Ok(()),
         }
     }
 
@@ -110,9 +123,10 @@ impl Source {
     ///
     /// # Errors
     /// When that takes longer than the pin may.
-    pub async fn settle(&mut self, _from: Lsn) -> Result<Mark, Failure> {
+    pub async fn settle(&mut self, from: Lsn) -> Result<Mark, Failure> {
         match self {
             Self::Postgres(source) => Ok(Mark::Xid(source.settle().await?)),
+            Self::MySql(source) => Ok(source.settle(from).await?),
         }
     }
 
@@ -122,7 +136,10 @@ impl Source {
     /// A stale one is no failure: another one may do.
     pub async fn view(&mut self, wanted: &Wanted) -> Result<View, ViewError> {
         match self {
-            Self::Postgres(source) => Ok(View::Postgres(source.view_of_now(&wanted.tables).await?)),
+            Self::Postgres(source) => {
+                Ok(View::Postgres(source.view_of_now(&wanted.tables, wanted.workers).await?))
+            }
+            Self::MySql(source) => Ok(View::MySql(source.view(wanted).await?)),
         }
     }
 
@@ -133,6 +150,16 @@ impl Source {
     pub async fn flushed(&self) -> Result<Lsn, Failure> {
         match self {
             Self::Postgres(source) => Ok(source.flushed().await?),
+            Self::MySql(source) => Ok(source.flushed().await?),
+        }
+    }
+
+    /// What has to be saved with the pin or the checkpoint at this position, for [`Self::connect`] to have it again. `None`
+    /// leaves what was saved before.
+    pub fn note(&self, at: Lsn) -> Option<String> {
+        match self {
+            Self::Postgres(_) => None,
+            Self::MySql(source) => source.note(at),
         }
     }
 
@@ -148,6 +175,11 @@ impl Source {
     ) -> Result<Stream, Failure> {
         match self {
             Self::Postgres(source) => Ok(Stream::Postgres(source.stream(from, known).await?)),
+            Self::MySql(_) => Err(mysql::failure::Failure::definite(
+                "stream the binary log",
+                "this build has no reader for it",
+            )
+            .into()),
         }
     }
 }
@@ -155,12 +187,14 @@ impl Source {
 /// A position from which every later change will be streamed.
 pub enum Pin {
     Postgres { pin: postgres::slot::Pin, config: Box<config::Postgres> },
+    MySql(mysql::pin::Pin),
 }
 
 impl Pin {
     pub fn position(&self) -> Lsn {
         match self {
             Self::Postgres { pin, .. } => pin.position(),
+            Self::MySql(pin) => pin.position(),
         }
     }
 
@@ -169,6 +203,7 @@ impl Pin {
     pub fn has_view(&self) -> bool {
         match self {
             Self::Postgres { .. } => true,
+            Self::MySql(pin) => pin.has_view(),
         }
     }
 
@@ -179,8 +214,13 @@ impl Pin {
     pub async fn view(self, wanted: &Wanted) -> Result<View, ViewError> {
         match self {
             Self::Postgres { pin, config } => {
-                let view = postgres::view::View::pinned(pin, &config, &wanted.tables).await?;
+                let view =
+                    postgres::view::View::pinned(pin, &config, &wanted.tables, wanted.workers)
+                        .await?;
                 Ok(View::Postgres(view))
+            }
+            Self::MySql(pin) => {
+                Ok(View::MySql(mysql::view::View::pinned(pin, &wanted.tables).await?))
             }
         }
     }
@@ -189,6 +229,7 @@ impl Pin {
 /// An open, consistent read of some tables.
 pub enum View {
     Postgres(postgres::view::View),
+    MySql(mysql::view::View),
 }
 
 impl View {
@@ -196,6 +237,7 @@ impl View {
     pub fn fence(&self) -> Option<&Fence> {
         match self {
             Self::Postgres(view) => view.fence(),
+            Self::MySql(view) => view.fence(),
         }
     }
 
@@ -203,6 +245,7 @@ impl View {
     pub fn horizon(&self) -> Lsn {
         match self {
             Self::Postgres(view) => view.horizon(),
+            Self::MySql(view) => view.horizon(),
         }
     }
 
@@ -210,12 +253,14 @@ impl View {
     pub fn opened_micros(&self) -> i64 {
         match self {
             Self::Postgres(view) => view.opened_micros(),
+            Self::MySql(view) => view.opened_micros(),
         }
     }
 
     pub fn relations(&self) -> Box<dyn Iterator<Item = &Arc<Relation>> + Send + '_> {
         match self {
             Self::Postgres(view) => Box::new(view.relations()),
+            Self::MySql(view) => Box::new(view.relations()),
         }
     }
 
@@ -229,6 +274,10 @@ impl View {
                 let plan = view.plan(chunk_rows).await?;
                 Ok(Plan::Postgres { view, plan })
             }
+            Self::MySql(view) => {
+                let plan = view.plan(chunk_rows);
+                Ok(Plan::MySql { view, plan })
+            }
         }
     }
 }
@@ -236,6 +285,7 @@ impl View {
 /// A view, and what will be read in it.
 pub enum Plan {
     Postgres { view: postgres::view::View, plan: postgres::scan::Plan },
+    MySql { view: mysql::view::View, plan: mysql::scan::Plan },
 }
 
 impl Plan {
@@ -243,6 +293,7 @@ impl Plan {
     pub fn tables(&self) -> Box<dyn Iterator<Item = (&Arc<Relation>, u32)> + Send + '_> {
         match self {
             Self::Postgres { plan, .. } => Box::new(plan.tables()),
+            Self::MySql { plan, .. } => Box::new(plan.tables()),
         }
     }
 
@@ -252,7 +303,8 @@ impl Plan {
     /// Transient: open another view.
     pub async fn scan(self, options: Options) -> Result<Scan, Failure> {
         match self {
-            Self::Postgres { view, plan } => Ok(Scan::Postgres(view.scan(plan, options).await?)),
+            Self::Postgres { view, plan } => Ok(Scan::Postgres(view.scan(plan, options))),
+            Self::MySql { view, plan } => Ok(Scan::MySql(view.scan(plan, options).await?)),
         }
     }
 }
@@ -260,6 +312,7 @@ impl Plan {
 /// A running scan. Dropped, it ends its workers, and the view.
 pub enum Scan {
     Postgres(postgres::scan::Scan),
+    MySql(mysql::scan::Scan),
 }
 
 impl Scan {
@@ -270,6 +323,7 @@ impl Scan {
     pub async fn next(&mut self) -> Result<Option<Piece>, ScanError> {
         match self {
             Self::Postgres(scan) => Ok(scan.next().await?),
+            Self::MySql(scan) => Ok(scan.next().await?),
         }
     }
 
@@ -277,6 +331,7 @@ impl Scan {
     pub fn progress(&self) -> &[Arc<Progress>] {
         match self {
             Self::Postgres(scan) => scan.progress(),
+            Self::MySql(scan) => scan.progress(),
         }
     }
 }

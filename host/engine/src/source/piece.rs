@@ -20,7 +20,6 @@ pub struct Wanted {
 /// How a plan is scanned.
 #[derive(Debug, Clone)]
 pub struct Options {
-    pub workers: NonZeroU16,
     /// The position of every row.
     pub pin: Lsn,
     /// An earlier attempt may have delivered these rows.

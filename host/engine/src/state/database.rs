@@ -1,4 +1,4 @@
-//! `state.db`: the record as tables that a person can read.
+//! `state.db`: the record, and what the source notes beside it, as tables that a person can read.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,44 +9,14 @@ use dovetail_core::schema::{RelationId, TableName};
 use dovetail_core::seam::{Fenced, Pin, Record, Scan, Step};
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior, params};
 
+use super::schema::{self, Found};
 use super::{Content, Error};
 use crate::origin::{Kind, Origin, Source};
 
 const FILE: &str = "state.db";
 
-/// `PRAGMA user_version`. A new one comes with a step that brings older files up to it.
-const VERSION: i64 = 1;
-
-/// `PRAGMA application_id`: "Dvtl".
-const APPLICATION: i64 = 0x4476_746C;
-
 /// Somebody who copies the file (a backup) may hold it this long.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-
-const CREATE: &str = "
-CREATE TABLE pipeline (
-    id INTEGER PRIMARY KEY CHECK (id = 1),
-    name TEXT NOT NULL,
-    system TEXT NOT NULL,
-    database TEXT NOT NULL,
-    pin TEXT NOT NULL,
-    checkpoint TEXT,
-    finished INTEGER NOT NULL
-);
-CREATE TABLE tables (
-    namespace TEXT NOT NULL,
-    name TEXT NOT NULL,
-    scan TEXT NOT NULL CHECK (scan IN ('due', 'done', 'skipped')),
-    attempts INTEGER,
-    relation INTEGER,
-    fence TEXT,
-    fence_horizon TEXT,
-    PRIMARY KEY (namespace, name)
-) WITHOUT ROWID;
-CREATE TABLE outlets (
-    name TEXT PRIMARY KEY,
-    kind TEXT NOT NULL
-) WITHOUT ROWID;";
 
 #[derive(Debug)]
 pub(super) struct Database {
@@ -56,26 +26,29 @@ pub(super) struct Database {
 
 impl Database {
     /// Opens the file for writing, or begins it.
-    pub(super) fn open(directory: &Path, origin: &Origin) -> Result<(Self, Record), Error> {
+    pub(super) fn open(directory: &Path, origin: &Origin) -> Result<(Self, Content), Error> {
         let path = directory.join(FILE);
         let failed = |error| Error::database(&path, error);
         let connection = Connection::open(&path).map_err(failed)?;
         connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
-        let is_new = check(&connection, &path)?;
+        let found = schema::check(&connection, &path)?;
         connection
             .query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))
             .and_then(|()| connection.pragma_update(None, "synchronous", "FULL"))
             .map_err(failed)?;
         let mut database = Self { connection, path: path.clone() };
-        if is_new {
-            database.begin(origin)?;
+        match found {
+            Found::Nothing => database.begin(origin)?,
+            Found::Version(version) => {
+                database.transact(|transaction| schema::migrate(transaction, version))?;
+            }
         }
         let content = content(&database.connection, &path)?;
         if content.origin != *origin {
             let (saved, now) = (Box::new(content.origin), Box::new(origin.clone()));
             return Err(Error::OtherOrigin { path, saved, now });
         }
-        Ok((database, content.record))
+        Ok((database, content))
     }
 
     /// Reads the file, whoever writes it.
@@ -90,22 +63,28 @@ impl Database {
         connection.busy_timeout(BUSY_TIMEOUT).map_err(failed)?;
         // One moment: a step between two queries would give a record that never was.
         let moment = connection.transaction().map_err(failed)?;
-        if check(&moment, &path)? {
+        if let Found::Nothing = schema::check(&moment, &path)? {
             return Ok(None);
         }
         content(&moment, &path).map(Some)
     }
 
     /// Saves what a step leaves of the part of the record that it changes. Not the whole record: with thousands of
-    /// tables, a write for each of them that is done would be millions of rows.
-    pub(super) fn write(&mut self, step: &Step, part: &Record) -> Result<(), Error> {
+    /// tables, a write for each of them that is done would be millions of rows. `note` is the source's of the pin.
+    pub(super) fn write(
+        &mut self,
+        step: &Step,
+        part: &Record,
+        note: Option<&str>,
+    ) -> Result<(), Error> {
         self.transact(|transaction| {
             transaction.execute(
-                "UPDATE pipeline SET pin = ?, checkpoint = ?, finished = ?",
+                "UPDATE pipeline SET pin = ?, checkpoint = ?, finished = ?, pin_note = coalesce(?, pin_note)",
                 params![
                     pin_text(part.pin),
                     part.checkpoint.map(|lsn| lsn.to_string()),
-                    part.finished
+                    part.finished,
+                    note
                 ],
             )?;
             if *step == Step::Finish {
@@ -135,12 +114,18 @@ impl Database {
         })
     }
 
-    /// The one step that comes often.
-    pub(super) fn write_checkpoint(&mut self, checkpoint: Lsn) -> Result<(), Error> {
+    /// The one step that comes often. Without a new note the older one stays.
+    pub(super) fn write_checkpoint(
+        &mut self,
+        checkpoint: Lsn,
+        note: Option<&str>,
+    ) -> Result<(), Error> {
         self.transact(|transaction| {
             transaction
-                .prepare_cached("UPDATE pipeline SET checkpoint = ?")?
-                .execute([checkpoint.to_string()])
+                .prepare_cached(
+                    "UPDATE pipeline SET checkpoint = ?, checkpoint_note = coalesce(?, checkpoint_note)",
+                )?
+                .execute(params![checkpoint.to_string(), note])
                 .map(drop)
         })
     }
@@ -171,14 +156,13 @@ impl Database {
 
     fn begin(&mut self, origin: &Origin) -> Result<(), Error> {
         self.transact(|transaction| {
-            transaction.execute_batch(CREATE)?;
-            transaction.pragma_update(None, "application_id", APPLICATION)?;
-            transaction.pragma_update(None, "user_version", VERSION)?;
+            schema::create(transaction)?;
             transaction
                 .execute(
-                    "INSERT INTO pipeline (id, name, system, database, pin, finished) VALUES (1, ?, ?, ?, ?, FALSE)",
+                    "INSERT INTO pipeline (id, name, kind, system, database, pin, finished) VALUES (1, ?, ?, ?, ?, ?, FALSE)",
                     params![
                         origin.pipeline,
+                        origin.source.kind.name(),
                         origin.source.system,
                         origin.source.database,
                         pin_text(Pin::None)
@@ -202,30 +186,6 @@ impl Database {
     }
 }
 
-/// Whether nothing was ever written there.
-fn check(connection: &Connection, path: &Path) -> Result<bool, Error> {
-    let failed = |error| Error::database(path, error);
-    let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0));
-    let application = number("PRAGMA application_id").map_err(failed)?;
-    let version = number("PRAGMA user_version").map_err(failed)?;
-    let objects = number("SELECT count(*) FROM sqlite_schema").map_err(failed)?;
-    if (application, version, objects) == (0, 0, 0) {
-        return Ok(true);
-    }
-    if application != APPLICATION {
-        return Err(Error::Foreign { path: path.to_owned() });
-    }
-    if version > VERSION {
-        return Err(Error::Newer { path: path.to_owned(), found: version, known: VERSION });
-    }
-    let verdict: String =
-        connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(failed)?;
-    if verdict != "ok" {
-        return Err(Error::Damaged { path: path.to_owned(), what: verdict });
-    }
-    Ok(false)
-}
-
 fn content(connection: &Connection, path: &Path) -> Result<Content, Error> {
     let damaged = |what: String| Error::Damaged { path: path.to_owned(), what };
     // A query that fails on what check() passed is damage as well: a table that is missing, a value of a wrong type.
@@ -233,20 +193,11 @@ fn content(connection: &Connection, path: &Path) -> Result<Content, Error> {
         Error::Access { source, .. } => damaged(source.to_string()),
         other => other,
     };
-    let (origin, pin, checkpoint, finished) = connection
-        .query_row(
-            "SELECT name, system, database, pin, checkpoint, finished FROM pipeline",
-            [],
-            |row| {
-                let kind = Kind::Postgres;
-                let source = Source { kind, system: row.get(1)?, database: row.get(2)? };
-                let origin = Origin { pipeline: row.get(0)?, source };
-                let pin: String = row.get(3)?;
-                let checkpoint: Option<String> = row.get(4)?;
-                Ok((origin, pin, checkpoint, row.get(5)?))
-            },
-        )
-        .map_err(unreadable)?;
+    let pipeline = schema::pipeline(connection).map_err(unreadable)?;
+    let schema::Pipeline { name, kind, system, database, pin, checkpoint, finished, notes } =
+        pipeline;
+    let kind = Kind::by_name(&kind).ok_or_else(|| damaged(format!("the kind {kind}")))?;
+    let origin = Origin { pipeline: name, source: Source { kind, system, database } };
     let position = |text: &str| text.parse::<Lsn>().map_err(|error| damaged(error.to_string()));
     let pin = match pin.as_str() {
         "none" => Pin::None,
@@ -288,7 +239,7 @@ fn content(connection: &Connection, path: &Path) -> Result<Content, Error> {
         };
         record.tables.insert(table, scan);
     }
-    Ok(Content { origin, record })
+    Ok(Content { origin, record, notes })
 }
 
 fn pin_text(pin: Pin) -> String {
@@ -308,7 +259,8 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let source = Source { kind: Kind::Postgres, system: "1".into(), database: "d".into() };
         let origin = Origin { pipeline: "p".into(), source };
-        let (mut database, empty) = Database::open(directory.path(), &origin).expect("open");
+        let (mut database, Content { record: empty, .. }) =
+            Database::open(directory.path(), &origin).expect("open");
         let pages: i64 = database
             .connection
             .query_row("PRAGMA page_count", [], |row| row.get(0))
@@ -318,11 +270,12 @@ mod tests {
             |number| TableName { namespace: "public".into(), name: format!("table_{number}") };
         let step = Step::Attempt((0..10_000).map(name).collect());
         let record = empty.clone().with(&step);
-        assert!(matches!(database.write(&step, &record), Err(Error::DiskFull { .. })));
+        assert!(matches!(database.write(&step, &record, None), Err(Error::DiskFull { .. })));
         drop(database);
-        let (mut database, record_now) = Database::open(directory.path(), &origin).expect("open");
+        let (mut database, Content { record: record_now, .. }) =
+            Database::open(directory.path(), &origin).expect("open");
         assert_eq!(record_now, empty);
-        database.write(&step, &record).expect("room again");
+        database.write(&step, &record, None).expect("room again");
         assert_eq!(content(&database.connection, &database.path).expect("content").record, record);
     }
 }

@@ -53,6 +53,11 @@ pub enum Error {
          give it a pipeline of its own, or remove the state directory and the replication slot and start anew"
     )]
     NewOutlet { name: String, kind: String },
+    #[error(
+        "the state {} was changed by another engine while this one started; another attempt reads it anew",
+        .path.display()
+    )]
+    Changed { path: PathBuf },
     #[error("the state {} is locked by another program that reads or copies it", .path.display())]
     Busy { path: PathBuf, source: rusqlite::Error },
     #[error("access to the state")]
@@ -64,7 +69,7 @@ pub enum Error {
 impl Error {
     /// Whether another attempt may do better without anybody's help.
     pub fn is_transient(&self) -> bool {
-        matches!(self, Self::Busy { .. } | Self::Abandoned(_))
+        matches!(self, Self::Busy { .. } | Self::Changed { .. } | Self::Abandoned(_))
     }
 
     pub(super) fn directory(path: &Path, source: io::Error) -> Self {

@@ -1,7 +1,7 @@
 //! The durable state of a pipeline: one directory, one writer.
 //!
 //! `state.db` is an SQLite file that ordinary tools open: table `pipeline` (one row: whose state it is, the pin, the
-//! checkpoint, whether the hand-over is finished) and table `tables` (how far the scan of each is, with its fence).
+//! checkpoint, what the source notes of both, whether the hand-over is finished) and table `tables` (how far the scan of each is, with its fence).
 //! Every step is one transaction under `synchronous = FULL`; a [`Saved`] exists only behind its commit, and only from a
 //! [`Saved`] position may the source be told what it need not keep. A checkpoint is made of a [`Durable`] position, so:
 //!
@@ -18,6 +18,7 @@
 mod database;
 mod error;
 mod lock;
+mod schema;
 
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File};
@@ -50,11 +51,21 @@ impl<T: Copy> Saved<T> {
     }
 }
 
+/// What a source keeps for itself beside the positions, to go on from them: where the log goes on at another server, how
+/// the pin was taken. Nobody else reads it. A note may be about an earlier position than the one that it is saved with,
+/// so it names its own.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Notes {
+    pub pin: Option<String>,
+    pub checkpoint: Option<String>,
+}
+
 /// The state, open for writing. Dropping it lets go of the lock.
 #[derive(Debug)]
 pub struct Store {
     database: Offload<Database>,
     record: Record,
+    notes: Notes,
     _lock: Lock,
 }
 
@@ -63,6 +74,7 @@ pub struct Store {
 pub struct Content {
     pub origin: Origin,
     pub record: Record,
+    pub notes: Notes,
 }
 
 impl Store {
@@ -75,8 +87,8 @@ impl Store {
         detached(move || {
             create(&directory).map_err(|error| Error::directory(&directory, error))?;
             let lock = Lock::take(&directory)?;
-            let (database, record) = Database::open(&directory, &origin)?;
-            Ok(Self { database: Offload::new(database), record, _lock: lock })
+            let (database, Content { record, notes, .. }) = Database::open(&directory, &origin)?;
+            Ok(Self { database: Offload::new(database), record, notes, _lock: lock })
         })
         .await?
     }
@@ -84,6 +96,11 @@ impl Store {
     /// What is saved.
     pub fn record(&self) -> &Record {
         &self.record
+    }
+
+    /// What is saved of the source's own notes.
+    pub fn notes(&self) -> &Notes {
+        &self.notes
     }
 
     /// Makes one step durable. Not cancel-safe: a store whose call was dropped answers no further one.
@@ -94,9 +111,24 @@ impl Store {
         if let Step::Checkpoint(_) = step {
             return Err(Error::Unproven);
         }
+        self.write(step, None).await
+    }
+
+    /// Makes the pin durable, with what the source notes of it.
+    ///
+    /// # Errors
+    /// As [`Store::save`].
+    pub async fn save_pin(&mut self, pin: Lsn, note: Option<String>) -> Result<Saved<Step>, Error> {
+        let saved = self.write(&Step::Pin(pin), note.clone()).await?;
+        self.notes.pin = note.or(self.notes.pin.take());
+        Ok(saved)
+    }
+
+    async fn write(&mut self, step: &Step, note: Option<String>) -> Result<Saved<Step>, Error> {
         let part = self.record.part(step).with(step);
         let written = step.clone();
-        self.database.run(move |database| database.write(&written, &part)).await??;
+        let write = move |database: &mut Database| database.write(&written, &part, note.as_deref());
+        self.database.run(write).await??;
         self.record = std::mem::take(&mut self.record).with(step);
         Ok(Saved(step.clone()))
     }
@@ -125,14 +157,24 @@ impl Store {
             .await?
     }
 
-    /// Makes a checkpoint durable: what every outlet has proved. One that is behind the saved one changes nothing.
+    /// Makes a checkpoint durable: what every outlet has proved, with what the source notes of it. Without a note the
+    /// older one stays: the source goes on from there. A checkpoint that is behind the saved one changes nothing.
     ///
     /// # Errors
     /// As [`Store::save`].
-    pub async fn save_checkpoint(&mut self, durable: Durable<Lsn>) -> Result<Saved<Lsn>, Error> {
+    pub async fn save_checkpoint(
+        &mut self,
+        durable: Durable<Lsn>,
+        note: Option<String>,
+    ) -> Result<Saved<Lsn>, Error> {
         let checkpoint = durable.get();
         if Some(checkpoint) > self.record.checkpoint {
-            self.database.run(move |database| database.write_checkpoint(checkpoint)).await??;
+            let saved = note.clone();
+            let write = move |database: &mut Database| {
+                database.write_checkpoint(checkpoint, saved.as_deref())
+            };
+            self.database.run(write).await??;
+            self.notes.checkpoint = note.or(self.notes.checkpoint.take());
             self.record = std::mem::take(&mut self.record).with(&Step::Checkpoint(checkpoint));
         }
         Ok(Saved(durable.get()))

@@ -5,6 +5,7 @@ mod pinning;
 mod scanning;
 mod streaming;
 
+use std::num::NonZeroU16;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -12,6 +13,9 @@ use dovetail::config::{Postgres, Secret, Server as Address, SslMode, Tls};
 use dovetail_core::schema::TableName;
 use dovetail_tests::postgres::{Options, PASSWORD, Server, Version};
 use tokio_postgres::Client;
+
+/// Of a view.
+const WORKERS: NonZeroU16 = NonZeroU16::new(2).expect("not zero");
 
 /// A server with these statements run, and an application's session.
 async fn server(sql: &str) -> Result<(Server, Client)> {

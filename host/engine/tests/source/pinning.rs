@@ -8,7 +8,7 @@ use dovetail::source::postgres::slot::{self, Blocker, CreateError};
 use dovetail::source::postgres::view::{View, ViewError};
 use dovetail_core::position::Lsn;
 
-use super::{address, server, source, table};
+use super::{WORKERS, address, server, source, table};
 
 const SCHEMA: &str = "\
     CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t VALUES (1, 'a');
@@ -65,13 +65,13 @@ async fn a_table_changed_between_pin_and_lock_makes_the_view_stale() -> Result<(
     ] {
         let pin = slot::create(&source, |_| {}).await?;
         application.batch_execute(change).await?;
-        let view = View::pinned(pin, &source, &[table("t")]).await;
+        let view = View::pinned(pin, &source, &[table("t")], WORKERS).await;
         assert!(matches!(view, Err(ViewError::Stale { .. })), "{change}: {view:?}");
         slot::drop(&session, &source.slot).await?;
     }
     let pin = slot::create(&source, |_| {}).await?;
     let position = pin.position();
-    let view = View::pinned(pin, &source, &[table("t")]).await?;
+    let view = View::pinned(pin, &source, &[table("t")], WORKERS).await?;
     assert_eq!((view.fence(), view.horizon()), (None, position));
     Ok(())
 }
@@ -88,7 +88,7 @@ async fn a_later_view_comes_with_a_fence_and_a_horizon_behind_it() -> Result<()>
     running.batch_execute("BEGIN").await?;
     let open: i64 = running.query_one("SELECT txid_current()", &[]).await?.get(0);
 
-    let view = View::later(&source(&server, &["t"]), &[table("t")]).await?;
+    let view = View::later(&source(&server, &["t"]), &[table("t")], WORKERS).await?;
 
     let row = application.query_one("SELECT pg_current_wal_insert_lsn()::text", &[]).await?;
     let now: Lsn = row.get::<_, String>(0).parse()?;

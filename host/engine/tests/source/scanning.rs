@@ -1,30 +1,33 @@
 //! Chunks of a view.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::num::NonZeroU16;
 
 use anyhow::Result;
 use dovetail::source::Options;
 use dovetail::source::postgres::slot;
-use dovetail::source::postgres::view::View;
+use dovetail::source::postgres::view::{View, ViewError};
 use dovetail_core::batch::ChunkId;
 use dovetail_core::position::Lsn;
 use dovetail_core::schema::TableName;
 use dovetail_core::value::Row;
 
-use super::{server, source};
+use dovetail_tests::wait::{PATIENCE, until};
+use tokio_postgres::Client;
+
+use super::{WORKERS, server, source};
+
+const TABLE: &str = "\
+    CREATE TABLE t (id bigint PRIMARY KEY, v text); INSERT INTO t SELECT g, 'v' FROM generate_series(1, 2000) g;
+    CREATE PUBLICATION dovetail FOR TABLE t";
 
 /// All rows of a view by table, and the chunks that were closed.
 async fn read(
     view: View,
     chunk_rows: u32,
-    workers: u16,
 ) -> Result<(BTreeMap<TableName, Vec<Row>>, BTreeSet<ChunkId>)> {
     let plan = view.plan(chunk_rows).await?;
     let planned: u32 = plan.tables().map(|(_, chunks)| chunks).sum();
-    let workers = NonZeroU16::new(workers).expect("not zero");
-    let options = Options { workers, pin: Lsn::new(1), redelivery: false };
-    let mut scan = view.scan(plan, options).await?;
+    let mut scan = view.scan(plan, Options { pin: Lsn::new(1), redelivery: false });
     let (mut rows, mut chunks) = (BTreeMap::<_, Vec<Row>>::new(), BTreeSet::new());
     while let Some(piece) = scan.next().await? {
         let table = rows.entry(piece.relation.table.clone()).or_default();
@@ -65,9 +68,9 @@ async fn every_row_of_the_pin_is_read_once_while_writers_move_rows_about() -> Re
              INSERT INTO empty VALUES (1); UPDATE parted SET v = 'new'",
         )
         .await?;
-    let view = View::pinned(pin, &source, &source.tables).await?;
+    let view = View::pinned(pin, &source, &source.tables, WORKERS).await?;
 
-    let (rows, chunks) = read(view, 500, 3).await?;
+    let (rows, chunks) = read(view, 500).await?;
 
     let ids: BTreeSet<String> =
         rows[&super::table("t")].iter().map(|row| format!("{:?}", row.values())).collect();
@@ -93,11 +96,9 @@ async fn a_lost_worker_is_a_lost_view() -> Result<()> {
     )
     .await?;
     let source = source(&server, &["t"]);
-    let view = View::later(&source, &source.tables).await?;
+    let view = View::later(&source, &source.tables, WORKERS).await?;
     let plan = view.plan(1_000).await?;
-    let workers = NonZeroU16::new(2).expect("not zero");
-    let options = Options { workers, pin: Lsn::new(1), redelivery: true };
-    let mut scan = view.scan(plan, options).await?;
+    let mut scan = view.scan(plan, Options { pin: Lsn::new(1), redelivery: true });
     let first = scan.next().await?.expect("a piece");
     assert!(first.events.iter().all(|event| event.redelivery));
 
@@ -116,5 +117,60 @@ async fn a_lost_worker_is_a_lost_view() -> Result<()> {
         }
     };
     assert!(error.is_transient(), "{error:?}");
+    Ok(())
+}
+
+/// Sessions of the application that wait for a lock of `t`.
+async fn waiting(application: &Client, sessions: usize) -> Result<()> {
+    let what = format!("{sessions} sessions to wait for the table");
+    until(what, PATIENCE, async || {
+        let query = "SELECT count(*) FROM pg_locks WHERE relation = 't'::regclass AND NOT granted";
+        let row = application.query_one(query, &[]).await?;
+        Ok((usize::try_from(row.get::<_, i64>(0))? >= sessions).then_some(()))
+    })
+    .await
+}
+
+/// H13: a lock that a worker takes after the view was announced would queue behind the TRUNCATE.
+#[tokio::test]
+async fn a_truncate_that_waits_for_the_view_does_not_keep_its_workers_out() -> Result<()> {
+    let (server, application) = server(TABLE).await?;
+    let source = source(&server, &["t"]);
+    let view = View::later(&source, &source.tables, WORKERS).await?;
+    let truncating = server.connect().await?;
+    let truncating = tokio::spawn(async move { truncating.batch_execute("TRUNCATE t").await });
+    waiting(&application, 1).await?;
+
+    // The scan, and with it the view, is over at the end of this.
+    let (rows, _) = read(view, 500).await?;
+
+    assert_eq!(rows[&super::table("t")].len(), 2_000);
+    tokio::time::timeout(PATIENCE, truncating).await???;
+    let left: i64 = application.query_one("SELECT count(*) FROM t", &[]).await?.get(0);
+    assert_eq!(left, 0);
+    Ok(())
+}
+
+/// H13: the TRUNCATE comes between the lock of the view and those of its workers.
+#[tokio::test]
+async fn a_truncate_among_the_locks_of_a_view_makes_it_stale_and_passes() -> Result<()> {
+    let (server, application) = server(TABLE).await?;
+    let source = source(&server, &["t"]);
+    let holding = server.connect().await?;
+    holding.batch_execute("BEGIN; LOCK TABLE t IN ACCESS EXCLUSIVE MODE").await?;
+    let opening = tokio::spawn({
+        let source = source.clone();
+        async move { View::later(&source, &source.tables, WORKERS).await }
+    });
+    waiting(&application, 1).await?;
+    let truncating = server.connect().await?;
+    let truncating = tokio::spawn(async move { truncating.batch_execute("TRUNCATE t").await });
+    waiting(&application, 2).await?;
+
+    holding.batch_execute("COMMIT").await?;
+
+    let view = tokio::time::timeout(PATIENCE, opening).await??;
+    assert!(matches!(view, Err(ViewError::Stale { .. })), "{view:?}");
+    tokio::time::timeout(PATIENCE, truncating).await???;
     Ok(())
 }

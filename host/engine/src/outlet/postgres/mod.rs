@@ -5,6 +5,12 @@
 //! the number of rows; so the order of keys among each other is not kept inside a transaction, which nobody can see.
 //! A large source transaction lies in the server's own transaction; here it needs no more memory than its batches.
 //!
+//! Arrays, and not COPY into a temporary table with one INSERT from there: measured on PostgreSQL 15 with rows of eight
+//! columns, by turns, the server's CPU of COPY was 0.94 (new rows) and 0.79 (rows that are there) of that of arrays, 3.4 and
+//! 4.4 against 3.6 and 5.6 s per million, where a statement has 4,096 rows; but 1.21 and 1.20 of it (4.6 and 6.3 against 3.8 and
+//! 5.3 s) with 512, and worse below, as a live stream has them: two more statements a batch, and a table to be emptied at
+//! each commit. A scan would gain a little, the stream would lose more, and both would be two paths to keep equal.
+//!
 //! A table keeps its name, and its schema unless the configuration names another. Schema `_dovetail` is the engine's
 //! own: `pipelines` (source, checkpoint) and `tables` (definitions).
 //!

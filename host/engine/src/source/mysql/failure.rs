@@ -20,6 +20,7 @@ pub(crate) mod code {
     pub(crate) const LOCK_WAIT_TIMEOUT: u16 = 1205;
     /// The table was redefined after the view was opened.
     pub(crate) const TABLE_DEFINITION_CHANGED: u16 = 1412;
+    pub(crate) const SYNTAX: u16 = 1064;
     /// No lock, and `NOWAIT` was asked for.
     pub(crate) const LOCK_NOWAIT: u16 = 3572;
 }

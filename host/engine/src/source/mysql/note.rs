@@ -3,16 +3,20 @@
 //! The state keeps the text and never looks into it. It is written with the pin and with each checkpoint, in the same
 //! step, and read at the start.
 
+use dovetail_core::gtid::mariadb::GtidState;
 use dovetail_core::gtid::mysql::GtidSet;
+use dovetail_core::position::Lsn;
 use serde::{Deserialize, Serialize};
 
+use super::continuity::{Footprint, Gtids};
 use crate::config::Rung;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
+    pub at: Lsn,
     /// How the position was pinned.
     pub rung: Rung,
-    /// `server_uuid` of the server that the position is of; MariaDB has none.
+    /// The server that the position is of; see [`identity`](super::server::identity).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
     /// MySQL: every transaction before the position, or, at a pin that is a lower bound, those that its views hold for
@@ -21,10 +25,36 @@ pub struct Note {
     pub gtids: Option<GtidSet>,
     /// MariaDB: the last GTID of each domain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gtid_state: Option<String>,
+    pub gtid_state: Option<GtidState>,
+    /// The event before the position; none at a pin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub footprint: Option<Footprint>,
 }
 
 impl Note {
+    /// Nothing but how it was pinned.
+    pub(super) fn of(rung: Rung) -> Self {
+        Self { rung, server: None, gtids: None, gtid_state: None, footprint: None }
+    }
+
+    /// What was known at a position.
+    pub(super) fn with(self, gtids: &Gtids, footprint: Option<Footprint>) -> Self {
+        let (gtids, gtid_state) = match gtids {
+            Gtids::None => (None, None),
+            Gtids::Set(set) => (Some(set.clone()), None),
+            Gtids::State(state) => (None, Some(state.to_string())),
+        };
+        Self { gtids, gtid_state, footprint, ..self }
+    }
+
+    pub(super) fn committed(&self) -> Gtids {
+        match (&self.gtids, self.gtid_state.as_deref().map(str::parse)) {
+            (Some(set), _) => Gtids::Set(set.clone()),
+            (None, Some(Ok(state))) => Gtids::State(state),
+            (None, _) => Gtids::None,
+        }
+    }
+
     pub fn to_text(&self) -> String {
         serde_json::to_string(self).expect("texts and sets of numbers have a JSON form")
     }
@@ -32,5 +62,38 @@ impl Note {
     /// `None` where it is not one of ours.
     pub fn parse(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dovetail_core::position::Lsn;
+
+    use super::*;
+
+    #[test]
+    fn a_note_reads_back_what_it_wrote() {
+        let footprint = Some(Footprint::of(Lsn::binlog(0, 3, 500), b"event"));
+        let sets =
+            "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5:7,3e11fa47-71ca-11e1-9e33-c80aa9429562:tag:1";
+        for gtids in [
+            Gtids::None,
+            Gtids::Set(sets.parse().unwrap()),
+            Gtids::State("0-1-42,7-2-3".parse().unwrap()),
+        ] {
+            let note = Note { server: Some("a".into()), ..Note::of(Rung::Gtid) };
+            let note = note.with(&gtids, footprint);
+            let read = Note::parse(&note.to_text()).expect("one of ours");
+            assert_eq!(read, note);
+            assert_eq!(read.committed(), gtids);
+        }
+    }
+
+    #[test]
+    fn a_note_of_an_older_engine_is_read() {
+        let note = Note::parse(r#"{"rung":"snapshot","gtid_state":"0-1-42"}"#).expect("sound");
+        assert_eq!(note.footprint, None);
+        assert_eq!(note.committed(), Gtids::State("0-1-42".parse().unwrap()));
+        assert_eq!(Note::parse("{}"), None);
     }
 }

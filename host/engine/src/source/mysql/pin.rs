@@ -34,6 +34,7 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 use dovetail_core::fence::{Fence, Mark};
+use dovetail_core::gtid::mariadb::GtidState;
 use dovetail_core::position::Lsn;
 use tokio::time::Instant;
 
@@ -83,7 +84,8 @@ impl PinError {
 /// server gives both at once.
 #[derive(Debug)]
 pub struct Pin {
-    at: Lsn,
+    config: MySql,
+    /// With its position.
     note: Note,
     opened: Option<Opened>,
 }
@@ -100,29 +102,24 @@ impl Pin {
     ) -> Result<Self, PinError> {
         let connections = usize::from(connections.get());
         let mut session = Session::open(&config.server).await?;
-        let settings = Settings::read(&mut session).await?;
-        let note = Note {
-            rung,
-            server: settings.uuid().map(ToOwned::to_owned),
-            gtids: None,
-            gtid_state: None,
-        };
+        let server = Some(server::identity(&mut session).await?);
+        let note = Note { server, ..Note::of(rung) };
         match rung {
             Rung::Snapshot | Rung::Lock => {
                 with_views(config, note, &mut session, connections).await
             }
-            Rung::Gtid => by_gtids(&mut session, note).await,
-            Rung::LogStatus => by_log_status(&mut session, note).await,
+            Rung::Gtid => by_gtids(config, &mut session, note).await,
+            Rung::LogStatus => by_log_status(config, &mut session, note).await,
             Rung::OwnRow => {
                 let at = snapshot::own_row(config, 0).await?;
-                Ok(Self { at, note, opened: None })
+                Ok(Self::at(config, at, note, None))
             }
         }
     }
 
     /// Everything that starts in the log before it is in every view that is opened from now on.
     pub fn position(&self) -> Lsn {
-        self.at
+        self.note.at
     }
 
     pub fn note(&self) -> &Note {
@@ -134,8 +131,12 @@ impl Pin {
         self.opened.is_some()
     }
 
-    pub(super) fn into_opened(self) -> (Lsn, Note, Option<Opened>) {
-        (self.at, self.note, self.opened)
+    pub(super) fn into_opened(self) -> (MySql, Option<Opened>) {
+        (self.config, self.opened)
+    }
+
+    fn at(config: &MySql, at: Lsn, note: Note, opened: Option<Opened>) -> Self {
+        Self { config: config.clone(), note: Note { at, ..note }, opened }
     }
 }
 
@@ -152,21 +153,22 @@ async fn with_views(
     if session.version().maria_db {
         note.gtid_state = gtid_state(session, at).await?;
     }
-    Ok(Pin { at, note, opened: Some(opened) })
+    Ok(Pin::at(config, at, note, Some(opened)))
 }
 
 /// The GTIDs of a MariaDB position.
-async fn gtid_state(session: &mut Session, at: Lsn) -> Result<Option<String>, Failure> {
+async fn gtid_state(session: &mut Session, at: Lsn) -> Result<Option<GtidState>, Failure> {
     let end = server::log_end(session).await?;
     let Some((base, _)) = end.file.rsplit_once('.') else { return Ok(None) };
     let file = format!("{base}.{:06}", at.number());
     let query = "SELECT BINLOG_GTID_POS(?, ?)";
     let rows: Vec<Option<String>> =
         session.rows_with("read the GTIDs of a position", query, (file, at.offset())).await?;
-    Ok(rows.into_iter().next().flatten())
+    // A state that is not understood is none: positions go on without it, and other servers are refused.
+    Ok(rows.into_iter().next().flatten().and_then(|text| text.parse().ok()))
 }
 
-async fn by_gtids(session: &mut Session, mut note: Note) -> Result<Pin, PinError> {
+async fn by_gtids(config: &MySql, session: &mut Session, mut note: Note) -> Result<Pin, PinError> {
     let what = "pin a set of transactions";
     // Load-bearing: the file first, the set after it.
     let end = server::log_end(session).await?;
@@ -174,15 +176,19 @@ async fn by_gtids(session: &mut Session, mut note: Note) -> Result<Pin, PinError
     note.gtids = Some(snapshot::gtids(&sets, 0, what)?);
     let start = Place { file: end.file, offset: FIRST_OFFSET };
     let at = server::numbered(&start, 0, what)?;
-    Ok(Pin { at, note, opened: None })
+    Ok(Pin::at(config, at, note, None))
 }
 
-async fn by_log_status(session: &mut Session, mut note: Note) -> Result<Pin, PinError> {
+async fn by_log_status(
+    config: &MySql,
+    session: &mut Session,
+    mut note: Note,
+) -> Result<Pin, PinError> {
     let what = "pin a place in the log";
     let sets = session.texts(what, snapshot::LOG_STATUS).await?;
     note.gtids = snapshot::log_status_gtids(&sets);
     let at = server::numbered(&snapshot::log_status(&sets, 0, what)?, 0, what)?;
-    Ok(Pin { at, note, opened: None })
+    Ok(Pin::at(config, at, note, None))
 }
 
 /// Chooses the rung: the configured one if the server and the account allow it, else the best that they allow.

@@ -40,7 +40,7 @@ impl Settings {
         const NAMES: &str = "'log_bin', 'binlog_format', 'binlog_row_image', 'binlog_row_metadata', \
             'binlog_row_value_options', 'binlog_order_commits', 'binlog_expire_logs_seconds', \
             'binlog_transaction_compression', 'expire_logs_days', 'gtid_mode', 'server_id', 'server_uuid', \
-            'sync_binlog', 'lower_case_table_names', 'read_only', 'super_read_only', 'log_slave_updates', \
+            'server_uid', 'sync_binlog', 'lower_case_table_names', 'read_only', 'super_read_only', 'log_slave_updates', \
             'log_replica_updates', 'lock_wait_timeout', 'innodb_flush_log_at_trx_commit', \
             'gtid_domain_id', 'max_allowed_packet', 'encrypt_binlog'";
         let query = format!("SHOW GLOBAL VARIABLES WHERE Variable_name IN ({NAMES})");
@@ -68,10 +68,27 @@ impl Settings {
     pub fn has_gtids(&self) -> bool {
         self.get("gtid_mode").is_some_and(|mode| mode.eq_ignore_ascii_case("on"))
     }
+}
 
-    pub fn uuid(&self) -> Option<&str> {
-        self.get("server_uuid")
-    }
+/// Who the server is: MySQL's `server_uuid`. MariaDB makes one out of the machine and the port, from 10.10 on; before that
+/// its server id, which a group of servers has to keep apart, is all that there is.
+///
+/// # Errors
+/// When the server cannot be asked.
+pub async fn identity(session: &mut Session) -> Result<String, Failure> {
+    let what = "read the server's identity";
+    let query =
+        "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('server_uuid', 'server_uid', 'server_id')";
+    let rows: Vec<(String, String)> = session.rows(what, query).await?;
+    let value = |name: &str| {
+        rows.iter().find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    };
+    let id = value("server_id").ok_or_else(|| not_a_place(what))?;
+    Ok(match (value("server_uuid"), value("server_uid")) {
+        (Some(uuid), _) => uuid.clone(),
+        (None, Some(unique)) => format!("{unique}/{id}"),
+        (None, None) => id.clone(),
+    })
 }
 
 /// Where the server writes its log now. Transactions before it may not be visible yet: beside a view it says what was
@@ -81,20 +98,49 @@ impl Settings {
 /// Definite without the privilege, or when there is no log.
 pub async fn log_end(session: &mut Session) -> Result<Place, Failure> {
     let what = "read the end of the log";
-    let rows: Vec<mysql_async::Row> =
-        session.rows(what, status_statement(session.version())).await?;
-    let row = rows.into_iter().next().ok_or_else(|| {
-        Failure::definite(
-            format!("{what}: the server writes no binary log"),
-            "start the server with log_bin; `dovetail check` says more",
-        )
-    })?;
+    let row = status(session, what).await?;
     let file = row.get_opt::<String, _>("File").and_then(Result::ok);
     let offset = row.get_opt::<u64, _>("Position").and_then(Result::ok);
     match (file, offset) {
         (Some(file), Some(offset)) => Ok(Place { file, offset }),
         _ => Err(not_a_place(what)),
     }
+}
+
+/// Which databases are in the log.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Filters {
+    only: Vec<String>,
+    without: Vec<String>,
+}
+
+impl Filters {
+    pub fn admits(&self, database: &str) -> bool {
+        let has = |list: &[String]| list.iter().any(|name| name == database);
+        (self.only.is_empty() || has(&self.only)) && !has(&self.without)
+    }
+}
+
+/// # Errors
+/// As [`log_end`].
+pub async fn log_filters(session: &mut Session) -> Result<Filters, Failure> {
+    let row = status(session, "read what is left out of the log").await?;
+    let list = |column: &str| -> Vec<String> {
+        let text = row.get_opt::<String, _>(column).and_then(Result::ok).unwrap_or_default();
+        text.split(',').filter(|name| !name.is_empty()).map(ToOwned::to_owned).collect()
+    };
+    Ok(Filters { only: list("Binlog_Do_DB"), without: list("Binlog_Ignore_DB") })
+}
+
+async fn status(session: &mut Session, what: &str) -> Result<mysql_async::Row, Failure> {
+    let rows: Vec<mysql_async::Row> =
+        session.rows(what, status_statement(session.version())).await?;
+    rows.into_iter().next().ok_or_else(|| {
+        Failure::definite(
+            format!("{what}: the server writes no binary log"),
+            "start the server with log_bin; `dovetail check` says more",
+        )
+    })
 }
 
 fn status_statement(version: Version) -> &'static str {
@@ -119,6 +165,18 @@ pub(super) fn not_a_place(what: &str) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_database_is_left_out_by_either_list() {
+        let filters = |only: &[&str], without: &[&str]| Filters {
+            only: only.iter().map(|name| (*name).to_owned()).collect(),
+            without: without.iter().map(|name| (*name).to_owned()).collect(),
+        };
+        assert!(filters(&[], &[]).admits("shop"));
+        assert!(filters(&["shop"], &["other"]).admits("shop"));
+        assert!(!filters(&["other"], &[]).admits("shop"));
+        assert!(!filters(&[], &["shop"]).admits("shop"));
+    }
 
     #[test]
     fn a_place_is_ordered_by_the_number_of_its_file() {

@@ -25,19 +25,23 @@
 //! ```
 
 use std::num::NonZeroU16;
+use std::sync::Arc;
 
 use dovetail_core::fence::Fence;
 use dovetail_core::position::Lsn;
-use dovetail_core::schema::TableName;
+use dovetail_core::schema::{Relation, TableName};
 use tokio::task::JoinSet;
 
+use super::catalog::{self, Table};
 use super::connection::Session;
 use super::failure::{self, Failure, code};
 use super::identifier::quote_table;
 use super::pin::Pin;
+use super::scan::{Plan, Scan};
 use super::server;
 use super::snapshot::{self, Opened};
 use crate::config::{MySql, Rung};
+use crate::source::Options;
 
 /// How long one table's definition is waited for. Behind a waiting reader nobody queues.
 const LOCK_WAIT_SECONDS: u32 = 30;
@@ -65,7 +69,9 @@ impl ViewError {
 /// An open, consistent read of some tables, which cannot be redefined or truncated until it is dropped.
 #[derive(Debug)]
 pub struct View {
+    config: MySql,
     sessions: Vec<Session>,
+    tables: Vec<Table>,
     fence: Option<Fence>,
     exact: bool,
     horizon: Lsn,
@@ -73,17 +79,23 @@ pub struct View {
 }
 
 impl View {
-    /// The pin's own view; `None` where the pin has none.
+    /// The pin's own view.
     ///
     /// # Errors
-    /// The pin is used up: after a transient error pin anew.
-    pub async fn pinned(pin: Pin, tables: &[TableName]) -> Result<Option<Self>, ViewError> {
-        let (at, _, opened) = pin.into_opened();
-        let Some(opened) = opened else { return Ok(None) };
-        let mut view = Self::of(opened, at.epoch(), tables).await?;
+    /// The pin is used up: after a transient error pin anew. Definite where the pin has no view.
+    pub async fn pinned(pin: Pin, tables: &[TableName]) -> Result<Self, ViewError> {
+        let at = pin.position();
+        let (config, opened) = pin.into_opened();
+        let opened = opened.ok_or_else(|| {
+            Failure::definite(
+                "open the view of the pin: it has none",
+                "this is a defect of dovetail, please report it",
+            )
+        })?;
+        let mut view = Self::of(config, opened, at.epoch(), tables).await?;
         view.fence = None;
         view.horizon = at;
-        Ok(Some(view))
+        Ok(view)
     }
 
     /// A view of now, on up to so many connections.
@@ -95,10 +107,15 @@ impl View {
         connections: NonZeroU16,
     ) -> Result<Self, ViewError> {
         let opened = snapshot::open(config, rung, epoch, usize::from(connections.get())).await?;
-        Self::of(opened, epoch, tables).await
+        Self::of(config.clone(), opened, epoch, tables).await
     }
 
-    async fn of(opened: Opened, epoch: u32, tables: &[TableName]) -> Result<Self, ViewError> {
+    async fn of(
+        config: MySql,
+        opened: Opened,
+        epoch: u32,
+        tables: &[TableName],
+    ) -> Result<Self, ViewError> {
         let Opened { mut sessions, fence, exact } = opened;
         let what = "open a view";
         let Some(first) = sessions.first_mut() else {
@@ -109,7 +126,12 @@ impl View {
         let opened_micros: i64 =
             first.one(what, "SELECT cast(unix_timestamp(now(6)) * 1000000 AS signed)").await?;
         hold_all(&mut sessions, tables).await?;
-        Ok(Self { sessions, fence: Some(fence), exact, horizon, opened_micros })
+        let Some(first) = sessions.first_mut() else {
+            return Err(Failure::protocol("a view without a connection").into());
+        };
+        // Load-bearing: behind the hold, so that they are the view's.
+        let tables = catalog::tables(first, tables).await?;
+        Ok(Self { config, sessions, tables, fence: Some(fence), exact, horizon, opened_micros })
     }
 
     /// What the view contains; `None` for the pin's own, in which nothing of the stream is.
@@ -133,9 +155,34 @@ impl View {
         self.opened_micros
     }
 
+    pub fn relations(&self) -> impl Iterator<Item = &Arc<Relation>> {
+        self.tables.iter().map(|table| &table.relation)
+    }
+
     /// The connections, each inside the view.
     pub fn sessions(&mut self) -> &mut [Session] {
         &mut self.sessions
+    }
+
+    /// Cuts every table of the view into chunks of about so many rows.
+    pub fn plan(&self, chunk_rows: u32) -> Plan {
+        Plan::new(&self.tables, chunk_rows)
+    }
+
+    /// Reads the plan's chunks, on the view's connections. The view is held until the scan is dropped.
+    ///
+    /// # Errors
+    /// Transient: the server cannot be reached any more; open another view.
+    pub async fn scan(self, plan: Plan, options: Options) -> Result<Scan, Failure> {
+        Scan::start(self, plan, options).await
+    }
+
+    pub(super) fn config(&self) -> &MySql {
+        &self.config
+    }
+
+    pub(super) fn into_sessions(self) -> Vec<Session> {
+        self.sessions
     }
 }
 

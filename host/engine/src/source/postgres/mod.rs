@@ -4,7 +4,6 @@
 //! view only, the first view is opened from the pin and consumes it. Views that are opened after the pin
 //! ([`view::View::later`]) bring the fence with which their overlap with the stream is judged.
 
-mod batcher;
 pub mod catalog;
 mod chunk;
 pub mod connection;
@@ -12,7 +11,6 @@ mod consequence;
 mod definition;
 pub mod failure;
 pub mod identifier;
-mod line;
 mod login;
 pub mod preflight;
 mod reader;

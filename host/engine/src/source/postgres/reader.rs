@@ -23,11 +23,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::batcher::Batcher;
 use super::definition::{Definition, Definitions};
 use super::failure::Failure;
 use super::stream::{Parcel, StreamError};
 use super::wire::{Frame, Wire, server_error, tag};
+use crate::source::batcher::Batcher;
 use crate::source::piece::Item;
 
 /// Items that wait: one being taken, some ready, so that neither side waits for the other's scheduling.

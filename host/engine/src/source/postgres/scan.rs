@@ -30,7 +30,7 @@ use super::chunk::{self, Chunk};
 use super::connection::Session;
 use super::failure::Failure;
 use super::view::View;
-use super::wire::{Purpose, Wire};
+use super::wire::Wire;
 use crate::progress::Table as Progress;
 use crate::source::piece::{Options, Piece};
 
@@ -104,9 +104,7 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// Puts every worker into the view before any of them reads, so that a view which cannot be shared is known before
-    /// the first row.
-    pub(super) async fn start(view: View, plan: Plan, options: Options) -> Result<Self, Failure> {
+    pub(super) fn start(mut view: View, plan: Plan, options: Options) -> Self {
         let progress: Vec<Arc<Progress>> = plan
             .tables()
             .map(|(relation, chunks_planned)| {
@@ -125,11 +123,9 @@ impl Scan {
                 })
             })
             .collect();
-        let count = usize::from(options.workers.get()).min(tasks.len());
-        let mut wires = Vec::with_capacity(count);
-        for _ in 0..count {
-            wires.push(join(&view).await?);
-        }
+        let mut wires = view.take_workers();
+        wires.truncate(tasks.len());
+        let count = wires.len();
         let (sender, pieces) = mpsc::channel(count.max(1) * PIECES_WAITING);
         let tasks = Arc::new(Mutex::new(tasks.into_iter()));
         let large = Arc::new(Semaphore::new(1));
@@ -147,7 +143,7 @@ impl Scan {
             let tasks = Arc::clone(&tasks);
             workers.spawn(worker.run(tasks));
         }
-        Ok(Self { view, pieces, workers, progress })
+        Self { view, pieces, workers, progress }
     }
 
     /// The next piece, from whichever worker has one; `None` once every chunk has been read. Cancel-safe.
@@ -174,16 +170,6 @@ impl Scan {
     pub fn view(&self) -> &View {
         &self.view
     }
-}
-
-/// A connection in the view, with locks of its own: while the view's are held, an ALTER that waits for them would make
-/// the worker's first read wait for the ALTER, for ever.
-async fn join(view: &View) -> Result<Wire, Failure> {
-    let mut wire = Wire::open(view.server(), Purpose::Sql).await?;
-    for statement in view.join() {
-        wire.query("join the view of the scan", &statement).await?;
-    }
-    Ok(wire)
 }
 
 #[derive(Debug)]

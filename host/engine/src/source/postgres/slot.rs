@@ -17,7 +17,7 @@
 //! use dovetail::source::postgres::{slot::Pin, view::View};
 //! use dovetail_core::position::Lsn;
 //! // A position is not a pin: nothing says what its view would have to hold.
-//! let view = View::pinned(Pin { position: Lsn::new(1) }, source, &[]).await;
+//! let view = View::pinned(Pin { position: Lsn::new(1) }, source, &[], std::num::NonZeroU16::MIN).await;
 //! # }
 //! ```
 

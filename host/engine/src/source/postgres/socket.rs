@@ -1,39 +1,23 @@
-//! The byte stream to a server: TCP, and TLS on top as `sslmode` wants it.
+//! Connecting, with TLS as `sslmode` wants it.
 
-use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::BytesMut;
 use postgres_protocol::message::frontend;
-use socket2::{SockRef, TcpKeepalive};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
-use tokio::net::TcpStream;
-use tokio_rustls::client::TlsStream;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::config::{Server, SslMode};
+use crate::source::line::Line;
+use crate::source::socket;
 use crate::tls;
 
 use super::failure::Failure;
-use super::line::Line;
+
+pub(super) use crate::source::socket::Socket;
 
 /// For name resolution, TCP, TLS and login together. A server that is there answers within a second; one that is being
 /// restarted refuses. Only a silent network takes longer, and that is for the backoff.
 pub(super) const LOGIN_TIMEOUT: Duration = Duration::from_secs(15);
-/// A peer that vanished without a word is noticed after about a minute, also while a long statement runs and nothing is
-/// expected from it.
-const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
-    .with_time(Duration::from_secs(30))
-    .with_interval(Duration::from_secs(10))
-    .with_retries(3);
-
-#[derive(Debug)]
-pub(super) enum Socket {
-    Plain(Line),
-    // Boxed: a TLS session is a kilobyte, and sockets are moved about.
-    Encrypted(Box<TlsStream<Line>>),
-}
 
 /// How to try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,13 +57,9 @@ pub(super) fn address(server: &Server) -> String {
 
 pub(super) async fn open(server: &Server, encryption: Encryption) -> Result<Socket, Failure> {
     let what = || format!("connect to {}", address(server));
-    let tcp = TcpStream::connect((server.host.as_str(), server.port))
+    let line = socket::connect(&server.host, server.port)
         .await
         .map_err(|error| Failure::io(what(), error))?;
-    tcp.set_nodelay(true)
-        .and_then(|()| SockRef::from(&tcp).set_tcp_keepalive(&KEEPALIVE))
-        .map_err(|error| Failure::io(what(), error))?;
-    let line = Line::Watched(tcp);
     match encryption {
         Encryption::Never => Ok(Socket::Plain(line)),
         Encryption::IfOffered | Encryption::Always => encrypt(server, encryption, line).await,
@@ -120,66 +100,5 @@ async fn encrypt(
         // An error report: the server could not even start a process for us.
         b'E' => Err(Failure::transient(what(), "the server is out of resources")),
         _ => Err(Failure::protocol(what())),
-    }
-}
-
-impl Socket {
-    pub(super) fn is_encrypted(&self) -> bool {
-        matches!(self, Self::Encrypted(_))
-    }
-
-    /// See [`Line::leave_alone`].
-    pub(super) fn leave_alone(&mut self) -> io::Result<()> {
-        match self {
-            Self::Plain(line) => line.leave_alone(),
-            Self::Encrypted(stream) => stream.get_mut().0.leave_alone(),
-        }
-    }
-
-    /// Data of the binding `tls-server-end-point`, where there is one.
-    pub(super) fn channel_binding(&self) -> Option<Vec<u8>> {
-        let Self::Encrypted(stream) = self else { return None };
-        let (_, session) = stream.get_ref();
-        tls::server_end_point(session.peer_certificates()?.first()?)
-    }
-}
-
-impl AsyncRead for Socket {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
-            Self::Encrypted(stream) => Pin::new(stream).poll_read(context, buffer),
-        }
-    }
-}
-
-impl AsyncWrite for Socket {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
-            Self::Encrypted(stream) => Pin::new(stream).poll_write(context, bytes),
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_flush(context),
-            Self::Encrypted(stream) => Pin::new(stream).poll_flush(context),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
-            Self::Encrypted(stream) => Pin::new(stream).poll_shutdown(context),
-        }
     }
 }

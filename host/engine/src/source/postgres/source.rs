@@ -1,6 +1,7 @@
 //! One PostgreSQL database as a source: what the driver asks of it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU16;
 use std::time::{Duration, Instant};
 
 use dovetail_core::change::Xid;
@@ -194,14 +195,23 @@ impl Source {
 
     /// # Errors
     /// As [`View::pinned`].
-    pub async fn view_of(&self, pin: Pin, tables: &[TableName]) -> Result<View, ViewError> {
-        View::pinned(pin, &self.config, tables).await
+    pub async fn view_of(
+        &self,
+        pin: Pin,
+        tables: &[TableName],
+        workers: NonZeroU16,
+    ) -> Result<View, ViewError> {
+        View::pinned(pin, &self.config, tables, workers).await
     }
 
     /// # Errors
     /// As [`View::later`].
-    pub async fn view_of_now(&self, tables: &[TableName]) -> Result<View, ViewError> {
-        View::later(&self.config, tables).await
+    pub async fn view_of_now(
+        &self,
+        tables: &[TableName],
+        workers: NonZeroU16,
+    ) -> Result<View, ViewError> {
+        View::later(&self.config, tables, workers).await
     }
 
     /// # Errors

@@ -14,17 +14,27 @@
 //! now. If they are equal, nothing of the kind happened before the lock, and behind it nothing can. If they are not,
 //! the view is refused as [stale](ViewError::Stale) before a row was read, and another one is opened.
 //!
+//! **A view is whole when it is handed out**: the connections of its workers are in it by then, with locks of their own.
+//!
+//! 1. The view locks table T; 2. a TRUNCATE of T waits for the view; 3. a worker joins, and its lock of T queues behind
+//!    the TRUNCATE, for as long as the view is held. Result: nobody moves, or the view is given up after a barrier for
+//!    its rows has emptied the outlets, and all is read again.
+//!
+//! The same may happen while the locks are taken one after the other. Nothing was said of the view then: all of them
+//! are let go, what waited for one passes, and they are taken again.
+//!
 //! Rows come from a view only, and a view is made in one of two ways; it cannot be put together from its parts:
 //!
 //! ```compile_fail
 //! # async fn wrong(source: &dovetail::config::Postgres) {
 //! use dovetail::source::postgres::{connection::Session, view::View};
 //! let session = Session::open(&source.server).await.unwrap();
-//! let view = View { session, tables: Vec::new(), fence: None };
+//! let view = View { session, workers: Vec::new(), tables: Vec::new(), fence: None };
 //! let plan = view.plan(1000).await;
 //! # }
 //! ```
 
+use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,6 +52,7 @@ use super::failure::Failure;
 use super::identifier::quote_table;
 use super::scan::{self, Plan, Scan};
 use super::slot::Pin;
+use super::wire::{Purpose, Wire};
 
 /// How long one attempt to lock the tables waits. Behind a waiting lock of ours nothing queues but what needs the table
 /// for itself, so this only sets how often the wait is reported.
@@ -76,7 +87,8 @@ impl ViewError {
 #[derive(Debug)]
 pub struct View {
     session: Session,
-    server: config::Server,
+    /// In the view, each with its locks.
+    workers: Vec<Wire>,
     tables: Vec<Table>,
     snapshot: Snapshot,
     fence: Option<Fence>,
@@ -101,29 +113,43 @@ impl View {
         pin: Pin,
         source: &config::Postgres,
         tables: &[TableName],
+        workers: NonZeroU16,
     ) -> Result<Self, ViewError> {
         let session = Session::open(&source.server).await?;
         begin(&session).await?;
         import(&session, pin.snapshot()).await?;
         let snapshot = export(&session).await?;
-        let tables = hold(&session, source, tables).await?;
-        let horizon = pin.position();
-        Ok(Self { session, server: source.server.clone(), tables, snapshot, fence: None, horizon })
+        let mut view = Self {
+            session,
+            workers: Vec::new(),
+            tables: Vec::new(),
+            snapshot,
+            fence: None,
+            horizon: pin.position(),
+        };
+        view.hold(source, tables, workers).await?;
+        Ok(view)
     }
 
     /// A view of now.
-    pub async fn later(source: &config::Postgres, tables: &[TableName]) -> Result<Self, ViewError> {
+    pub async fn later(
+        source: &config::Postgres,
+        tables: &[TableName],
+        workers: NonZeroU16,
+    ) -> Result<Self, ViewError> {
         let session = Session::open(&source.server).await?;
         begin(&session).await?;
         let snapshot = export(&session).await?;
         // Load-bearing: behind `export`, whose statement opens the view.
         let horizon = insert_position(&session).await?;
-        let tables = hold(&session, source, tables).await?;
         let fence = snapshot.contains.parse().map_err(|_| {
             Failure::protocol("the view's snapshot is not of the form 10:20:10,14,15")
         })?;
         let fence = Some(fence);
-        Ok(Self { session, server: source.server.clone(), tables, snapshot, fence, horizon })
+        let mut view =
+            Self { session, workers: Vec::new(), tables: Vec::new(), snapshot, fence, horizon };
+        view.hold(source, tables, workers).await?;
+        Ok(view)
     }
 
     /// What the view contains; `None` for the pin's own, in which nothing of the
@@ -152,30 +178,80 @@ impl View {
     }
 
     /// Reads the plan's chunks. The view is held until the scan is dropped.
-    ///
-    /// # Errors
-    /// Transient: open another view.
-    pub async fn scan(self, plan: Plan, options: Options) -> Result<Scan, Failure> {
-        Scan::start(self, plan, options).await
+    pub fn scan(self, plan: Plan, options: Options) -> Scan {
+        Scan::start(self, plan, options)
     }
 
-    pub(super) fn server(&self) -> &config::Server {
-        &self.server
+    /// The connections of the workers; there are none for a view without tables.
+    pub(super) fn take_workers(&mut self) -> Vec<Wire> {
+        std::mem::take(&mut self.workers)
     }
 
-    /// The statements, each to be run alone, that put another connection into this view, with locks of its own: the
-    /// view then holds for it even if ours is lost.
-    pub(super) fn join(&self) -> [String; 4] {
+    /// Locks the tables, for every connection of the view, and makes sure that it is not older than what they are now.
+    async fn hold(
+        &mut self,
+        source: &config::Postgres,
+        names: &[TableName],
+        workers: NonZeroU16,
+    ) -> Result<(), ViewError> {
+        self.tables = catalog::tables(self.session.client(), names, &source.publication).await?;
+        if !self.tables.is_empty() {
+            for _ in 0..workers.get() {
+                self.workers.push(join(source, &self.snapshot).await?);
+            }
+        }
+        self.lock_all(source).await?;
+        let other = Session::open(&source.server).await?;
+        let now = catalog::tables(other.client(), names, &source.publication).await?;
+        match self.tables.iter().zip(&now).find(|(seen, now)| seen != now) {
+            None => Ok(()),
+            Some((seen, _)) => Err(ViewError::Stale { table: seen.relation.table.clone() }),
+        }
+    }
+
+    /// Takes the locks, or says who is in the way.
+    async fn lock_all(&mut self, source: &config::Postgres) -> Result<(), Failure> {
+        let Some(lock) = lock(&self.tables) else { return Ok(()) };
+        let deadline = Instant::now() + LOCK_PATIENCE;
+        // A lock that is not to be had would otherwise end the transaction, and the view with it.
+        self.everywhere("SAVEPOINT lock").await?;
+        loop {
+            match self.try_lock(&lock).await {
+                Ok(()) => return self.everywhere("RELEASE SAVEPOINT lock").await,
+                Err(failure) if failure.sqlstate() == Some(LOCK_NOT_AVAILABLE) => {
+                    // Of all: what waits for a lock of one is what another one waits for.
+                    self.everywhere("ROLLBACK TO SAVEPOINT lock").await?;
+                    let pids = holders(source, &self.tables).await?;
+                    tracing::warn!(?pids, "waiting for the locks of the view");
+                    if Instant::now() >= deadline {
+                        return Err(Failure::transient(
+                            format!("{LOCK}: sessions {pids:?} hold them in an exclusive mode"),
+                            "let their transactions end, or end them (pg_terminate_backend)",
+                        ));
+                    }
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+    }
+
+    async fn try_lock(&mut self, lock: &str) -> Result<(), Failure> {
         let timeout = LOCK_TIMEOUT.as_millis();
-        [
-            BEGIN.into(),
-            set_snapshot(&self.snapshot.name),
-            format!("SET LOCAL lock_timeout = {timeout}"),
-            lock(&self.tables).unwrap_or_default(),
-        ]
+        self.everywhere(&format!("SET LOCAL lock_timeout = {timeout}")).await?;
+        self.everywhere(lock).await?;
+        self.everywhere("SET LOCAL lock_timeout = 0").await
+    }
+
+    async fn everywhere(&mut self, statement: &str) -> Result<(), Failure> {
+        run(&self.session, LOCK, statement).await?;
+        for worker in &mut self.workers {
+            worker.query(LOCK, statement).await?;
+        }
+        Ok(())
     }
 }
 
+const LOCK: &str = "lock the tables of the view";
 const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
 async fn begin(session: &Session) -> Result<(), Failure> {
@@ -215,23 +291,13 @@ async fn insert_position(session: &Session) -> Result<Lsn, Failure> {
     get::<String>(&row, 0, what)?.parse().map_err(|_| Failure::protocol(what))
 }
 
-/// Locks the tables of a view, and makes sure that the view is not older than what they are now.
-async fn hold(
-    session: &Session,
-    source: &config::Postgres,
-    names: &[TableName],
-) -> Result<Vec<Table>, ViewError> {
-    let seen = catalog::tables(session.client(), names, &source.publication).await?;
-    lock_all(session, source, &seen).await?;
-    let other = Session::open(&source.server).await?;
-    let now = catalog::tables(other.client(), names, &source.publication).await;
-    match now {
-        Ok(now) => match seen.iter().zip(&now).find(|(seen, now)| seen != now) {
-            None => Ok(seen),
-            Some((seen, _)) => Err(ViewError::Stale { table: seen.relation.table.clone() }),
-        },
-        Err(failure) => Err(failure.into()),
-    }
+/// Another connection in the view of this snapshot.
+async fn join(source: &config::Postgres, snapshot: &Snapshot) -> Result<Wire, Failure> {
+    let what = "join the view of the scan";
+    let mut wire = Wire::open(&source.server, Purpose::Sql).await?;
+    wire.query(what, BEGIN).await?;
+    wire.query(what, &set_snapshot(&snapshot.name)).await?;
+    Ok(wire)
 }
 
 /// `None` when there is nothing to lock. `ONLY`, because the partitions that the view sees are named themselves.
@@ -245,39 +311,6 @@ fn lock(tables: &[Table]) -> Option<String> {
     names.dedup();
     let list = names.join(", ONLY ");
     (!names.is_empty()).then(|| format!("LOCK TABLE ONLY {list} IN ACCESS SHARE MODE"))
-}
-
-/// Takes the locks, or says who is in the way. In a savepoint, because a lock that is not to be had would otherwise
-/// end the transaction, and the view with it.
-async fn lock_all(
-    session: &Session,
-    source: &config::Postgres,
-    tables: &[Table],
-) -> Result<(), Failure> {
-    let Some(lock) = lock(tables) else { return Ok(()) };
-    let what = "lock the tables of the view";
-    let timeout = LOCK_TIMEOUT.as_millis();
-    let attempt = format!(
-        "SAVEPOINT lock; SET LOCAL lock_timeout = {timeout}; {lock}; RELEASE SAVEPOINT lock"
-    );
-    let deadline = Instant::now() + LOCK_PATIENCE;
-    loop {
-        match run(session, what, &attempt).await {
-            Ok(()) => return run(session, what, "SET LOCAL lock_timeout = 0").await,
-            Err(failure) if failure.sqlstate() == Some(LOCK_NOT_AVAILABLE) => {
-                run(session, what, "ROLLBACK TO SAVEPOINT lock").await?;
-                let pids = holders(source, tables).await?;
-                tracing::warn!(?pids, "waiting for the locks of the view");
-                if Instant::now() >= deadline {
-                    return Err(Failure::transient(
-                        format!("{what}: sessions {pids:?} hold them in an exclusive mode"),
-                        "let their transactions end, or end them (pg_terminate_backend)",
-                    ));
-                }
-            }
-            Err(failure) => return Err(failure),
-        }
-    }
 }
 
 /// Who holds one of the tables so that it cannot even be read.

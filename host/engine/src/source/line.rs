@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 #[derive(Debug)]
-pub(super) enum Line {
+pub(in crate::source) enum Line {
     Watched(TcpStream),
     Alone(std::net::TcpStream),
     /// The runtime would not take it, or not give it back: it is closed.
@@ -25,7 +25,7 @@ impl Line {
     ///
     /// # Errors
     /// The connection is lost then.
-    pub(super) fn leave_alone(&mut self) -> io::Result<()> {
+    pub(in crate::source) fn leave_alone(&mut self) -> io::Result<()> {
         match std::mem::replace(self, Self::Lost) {
             Self::Watched(stream) => *self = Self::Alone(stream.into_std()?),
             other => *self = other,

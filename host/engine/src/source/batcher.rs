@@ -15,10 +15,10 @@ const BATCH_BYTES: usize = 1 << 20;
 const EVENT_BYTES: usize = 256;
 
 /// Events, what they close, and about how much memory they take.
-pub(super) type Cut = (Vec<Event>, Closing, usize);
+pub(in crate::source) type Cut = (Vec<Event>, Closing, usize);
 
 /// Collects events, and the latest commit among them.
-pub(super) struct Batcher {
+pub(in crate::source) struct Batcher {
     events: Vec<Event>,
     /// Events before this have been looked at.
     seen: usize,
@@ -31,7 +31,7 @@ pub(super) struct Batcher {
 }
 
 impl Batcher {
-    pub(super) fn new(from: Lsn) -> Self {
+    pub(in crate::source) fn new(from: Lsn) -> Self {
         Self {
             events: Vec::with_capacity(BATCH_EVENTS),
             seen: 0,
@@ -43,12 +43,12 @@ impl Batcher {
     }
 
     /// Where the next events go.
-    pub(super) fn events(&mut self) -> &mut Vec<Event> {
+    pub(in crate::source) fn events(&mut self) -> &mut Vec<Event> {
         &mut self.events
     }
 
     /// Events may have been appended, from a frame of this size.
-    pub(super) fn grown(&mut self, bytes: usize) {
+    pub(in crate::source) fn grown(&mut self, bytes: usize) {
         if !self.left_out.is_empty() && self.events.len() > self.seen {
             let mut index = 0;
             let (seen, left_out) = (self.seen, &self.left_out);
@@ -66,7 +66,7 @@ impl Batcher {
     }
 
     /// Everything before `position` has been sent.
-    pub(super) fn commit(&mut self, position: Lsn) {
+    pub(in crate::source) fn commit(&mut self, position: Lsn) {
         if position > self.closed {
             self.closed = position;
             self.complete = Some((self.events.len(), position));
@@ -75,24 +75,24 @@ impl Batcher {
         }
     }
 
-    pub(super) fn capture(&mut self, id: RelationId) {
+    pub(in crate::source) fn capture(&mut self, id: RelationId) {
         self.left_out.remove(&id);
     }
 
-    pub(super) fn leave_out(&mut self, id: RelationId) {
+    pub(in crate::source) fn leave_out(&mut self, id: RelationId) {
         self.left_out.insert(id);
     }
 
-    pub(super) fn is_full(&self) -> bool {
+    pub(in crate::source) fn is_full(&self) -> bool {
         self.events.len() >= BATCH_EVENTS || self.bytes >= BATCH_BYTES
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::source) fn is_empty(&self) -> bool {
         self.events.is_empty() && self.complete.is_none()
     }
 
     /// Everything collected: what is complete, and what of an open transaction follows it.
-    pub(super) fn cut(&mut self, open: bool) -> [Option<Cut>; 2] {
+    pub(in crate::source) fn cut(&mut self, open: bool) -> [Option<Cut>; 2] {
         let bytes = std::mem::take(&mut self.bytes);
         self.seen = 0;
         let complete = self.complete.take();

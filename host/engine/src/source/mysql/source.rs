@@ -1,0 +1,216 @@
+//! One MySQL or MariaDB server as a source: what the driver asks of it.
+//!
+//! The server keeps its log for everybody and holds nothing for us, so there is nothing to create or to drop. What has to
+//! be remembered instead is in the [`Note`]s, which the state keeps with the pin and with each checkpoint.
+
+use std::collections::BTreeMap;
+
+use dovetail_core::fence::Mark;
+use dovetail_core::position::Lsn;
+use dovetail_core::schema::TableName;
+use dovetail_core::seam::{Continuity, Log as LogSeen, Mode, Record, Recorded, Start};
+use tracing::{info, warn};
+
+use super::catalog;
+use super::connection::Session;
+use super::continuity::{Gtids, Known, Log};
+use super::failure::Failure;
+use super::note::Note;
+use super::pin::{self, Pin, PinError};
+use super::preflight;
+use super::server;
+use super::view::{View, ViewError};
+use super::wire::{Wire, malformed};
+use crate::config::{MySql, MySqlKind, Rung, SnapshotMode};
+use crate::origin::{Kind, Origin};
+use crate::source::Wanted;
+use crate::source::finding::Finding;
+use crate::state::Notes;
+
+pub struct Source {
+    config: MySql,
+    /// Of the server that the pin was taken at, or would be.
+    system: String,
+    pinned: Option<Note>,
+    checkpoint: Option<Note>,
+}
+
+impl Source {
+    /// `notes` are those that it gave in earlier lives.
+    ///
+    /// # Errors
+    /// When the server cannot be reached or refuses the login; definite when it is of the other kind.
+    pub async fn connect(config: &MySql, notes: &Notes) -> Result<Self, Failure> {
+        let mut session = Session::open(&config.server).await?;
+        let maria_db = session.version().maria_db;
+        if maria_db != (config.kind == MySqlKind::MariaDb) {
+            let (is, key) = if maria_db { ("MariaDB", "mariadb") } else { ("MySQL", "mysql") };
+            return Err(Failure::definite(
+                format!("the server is {is}"),
+                format!("name it under `source: {key}:`"),
+            ));
+        }
+        let [pinned, checkpoint] = [&notes.pin, &notes.checkpoint].map(|text| match text {
+            None => Ok(None),
+            Some(text) => Note::parse(text).map(Some).ok_or_else(unreadable_note),
+        });
+        let (pinned, checkpoint) = (pinned?, checkpoint?);
+        let system = match pinned.as_ref().and_then(|note| note.server.clone()) {
+            Some(server) => server,
+            None => server::identity(&mut session).await?,
+        };
+        Ok(Self { config: config.clone(), system, pinned, checkpoint })
+    }
+
+    pub fn config(&self) -> &MySql {
+        &self.config
+    }
+
+    pub fn origin(&self, pipeline: &str) -> Origin {
+        let kind = match self.config.kind {
+            MySqlKind::MySql => Kind::MySql,
+            MySqlKind::MariaDb => Kind::MariaDb,
+        };
+        let source =
+            crate::origin::Source { kind, system: self.system.clone(), database: String::new() };
+        Origin { pipeline: pipeline.to_owned(), source }
+    }
+
+    /// What `dovetail check` prints.
+    ///
+    /// # Errors
+    /// When the server cannot be asked.
+    pub async fn findings(
+        &self,
+        record: &Record,
+        mode: SnapshotMode,
+    ) -> Result<Vec<Finding>, Failure> {
+        let mut session = Session::open(&self.config.server).await?;
+        let due = |table: &&TableName| match mode {
+            SnapshotMode::Initial => !record.is_done(table),
+            SnapshotMode::Always => true,
+            SnapshotMode::Never => false,
+        };
+        let due: Vec<TableName> = self.config.tables.iter().filter(due).cloned().collect();
+        preflight::inspect(&mut session, &self.config, &due).await
+    }
+
+    /// What the seam has to know before anything is done.
+    ///
+    /// # Errors
+    /// When the server cannot be asked.
+    pub async fn start(&self, mode: SnapshotMode, recorded: Recorded) -> Result<Start, Failure> {
+        let mut session = Session::open(&self.config.server).await?;
+        let mut tables = BTreeMap::new();
+        for name in &self.config.tables {
+            let there = catalog::exists(&mut session, name).await?;
+            tables.insert(name.clone(), there.then(|| catalog::relation_id(name)));
+        }
+        let mode = match mode {
+            SnapshotMode::Initial => Mode::Initial,
+            SnapshotMode::Always => Mode::Always,
+            SnapshotMode::Never => Mode::Never,
+        };
+        let (first, continuity) = self.continuity().await?;
+        // Last, so that it is at or past every position that was read before.
+        let end = server::log_end(&mut session).await?;
+        let log_end = server::numbered(&end, self.epoch(), "read the end of the log")?;
+        let log = LogSeen::Files { first, continuity };
+        Ok(Start { tables, mode, log, outlet: recorded, log_end })
+    }
+
+    /// Where the oldest file begins, and whether the log is the one that this pipeline stands in.
+    async fn continuity(&self) -> Result<(Lsn, Continuity), Failure> {
+        let mut wire = Wire::open(&self.config.server).await?;
+        let log = Log::read(&mut wire, self.config.kind).await?;
+        let first = log.first(self.epoch()).ok_or_else(malformed)?;
+        let Some(note) = self.checkpoint.as_ref().or(self.pinned.as_ref()) else {
+            return Ok((first, Continuity::Same));
+        };
+        let gtids = match (&note.gtids, &note.gtid_state) {
+            (Some(gtids), _) => Gtids::Set(gtids.clone()),
+            (None, Some(state)) => Gtids::State(state.clone()),
+            (None, None) => Gtids::None,
+        };
+        let known = Known { at: note.at, server: note.server.clone(), gtids };
+        Ok((first, log.judge(&known)))
+    }
+
+    /// Counts the servers that positions are of.
+    fn epoch(&self) -> u32 {
+        let note = self.checkpoint.as_ref().or(self.pinned.as_ref());
+        note.map_or(0, |note| note.at.epoch())
+    }
+
+    /// Where the server writes its log now.
+    ///
+    /// # Errors
+    /// When the server cannot be asked.
+    pub async fn flushed(&self) -> Result<Lsn, Failure> {
+        let mut session = Session::open(&self.config.server).await?;
+        let end = server::log_end(&mut session).await?;
+        server::numbered(&end, self.epoch(), "read the end of the log")
+    }
+
+    /// # Errors
+    /// As [`Pin::take`].
+    pub async fn take_pin(&mut self, wanted: &Wanted) -> Result<Pin, PinError> {
+        let mut session = Session::open(&self.config.server).await?;
+        let chosen = pin::choose(&self.config, &mut session).await?;
+        info!(rung = pin::name(chosen.rung), reason = chosen.reason, "pinning");
+        let pin = Pin::take(&self.config, chosen.rung, wanted.workers).await?;
+        self.pinned = Some(pin.note().clone());
+        Ok(pin)
+    }
+
+    /// Waits until everything before `from` is visible.
+    ///
+    /// # Errors
+    /// When that takes longer than the pin may.
+    pub async fn settle(&self, from: Lsn) -> Result<Mark, PinError> {
+        let notes = [&self.checkpoint, &self.pinned].into_iter().flatten();
+        let note = notes.filter(|note| note.at <= from).max_by_key(|note| note.at);
+        pin::settle(&self.config, self.rung().await?, from, note).await
+    }
+
+    /// A view of now.
+    ///
+    /// # Errors
+    /// As [`View::later`].
+    pub async fn view(&self, wanted: &Wanted) -> Result<View, ViewError> {
+        let rung = self.rung().await.map_err(|error| match error {
+            PinError::Failure(failure) => failure,
+            error => Failure::definite(error.to_string(), "`dovetail check` says more"),
+        })?;
+        let view =
+            View::later(&self.config, rung, self.epoch(), &wanted.tables, wanted.workers).await?;
+        if !view.is_exact() {
+            warn!(
+                horizon = %view.horizon(),
+                "what the view holds is known to a lower bound only: changes that committed while it was opened may come twice"
+            );
+        }
+        Ok(view)
+    }
+
+    /// The rung of the pin: only views of the same one can be compared with what was noted there.
+    async fn rung(&self) -> Result<Rung, PinError> {
+        if let Some(note) = &self.pinned {
+            return Ok(note.rung);
+        }
+        let mut session = Session::open(&self.config.server).await?;
+        Ok(pin::choose(&self.config, &mut session).await?.rung)
+    }
+
+    /// What is kept with this position, where it is the pin's.
+    pub fn note(&self, at: Lsn) -> Option<String> {
+        self.pinned.as_ref().filter(|note| note.at == at).map(Note::to_text)
+    }
+}
+
+fn unreadable_note() -> Failure {
+    Failure::definite(
+        "the state's note of the source is not understood",
+        "bring back the state directory as it was, or remove it and start anew to copy the tables again",
+    )
+}

@@ -1,0 +1,385 @@
+//! The log, from a position on.
+//!
+//! A task of its own reads the connection, decodes, and hands over batches through a bounded queue ([`reader`]). What leaves
+//! here is cut at commits: a batch says `Commit` only if everything before that position is in it or in earlier ones.
+//!
+//! **Nothing is skipped in silence (I7).** A server takes any position for one of its own. So before it is asked, what is
+//! known beside the position is compared with what the server has ([`continuity`](super::continuity)); and it is asked not
+//! for the position but for the event before it, which has to be the one that was read. What does not fit is
+//! [`Lost`](StreamError::Lost).
+//!
+//! **Nothing is acknowledged.** The server keeps its log by age and knows nothing of its readers. What an acknowledgement is
+//! to others is the note beside a checkpoint ([`Notebook`]).
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use dovetail_core::decode::binlog::transaction::{self, Builder};
+use dovetail_core::position::Lsn;
+use dovetail_core::schema::TableName;
+use dovetail_core::seam::Continuity;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{self, Rung};
+use crate::source::piece::Item;
+use crate::state::Saved;
+
+use super::connection::Session;
+use super::continuity::{Footprint, Gtids, Known, Log};
+use super::definition::Definitions;
+use super::dump::{Dump, Origin};
+use super::failure::Failure;
+use super::identity::Replica;
+use super::note::Note;
+use super::reader::{self, Reader};
+use super::trail::Trail;
+use super::wire::Wire;
+
+pub use crate::source::postgres::failure::Cause;
+
+/// Rows of prepared XA transactions that are held at most. What holds more has been forgotten by its coordinator.
+const PREPARED_BYTES_MAX: usize = 64 << 20;
+
+/// Where a stream begins.
+#[derive(Debug, Clone, Copy)]
+pub struct Start<'a> {
+    /// A position that was closed, or a pin.
+    pub from: Lsn,
+    /// What was kept beside it.
+    pub note: Option<&'a Note>,
+    /// That of `from` on the server that it is of; a later one on another server.
+    pub epoch: u32,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum StreamError {
+    /// Definite: changes from `from` on cannot be had any more, or not here.
+    #[error(
+        "the server cannot deliver the changes from {from} on: {reason}; point the pipeline at a server that can, or remove \
+         the state directory, empty the outlet, and start again with a new scan"
+    )]
+    Lost { from: Lsn, reason: &'static str },
+    /// Definite: the log cannot be followed without a guess.
+    #[error("the log cannot be understood at {position}; nothing behind it was delivered")]
+    Undecodable { position: Lsn, source: Cause },
+    /// Definite: it is not known how to read the rows of a table.
+    #[error("a captured table cannot be read from the log; take it out of `tables`, or alter it")]
+    Undefinable { source: Cause },
+    #[error(transparent)]
+    Failure(#[from] Failure),
+}
+
+impl StreamError {
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Lost { .. } | Self::Undecodable { .. } | Self::Undefinable { .. } => false,
+            Self::Failure(failure) => failure.is_transient(),
+        }
+    }
+}
+
+/// An item on its way, with its share of the queue's memory.
+pub(super) type Parcel = (Item, Option<OwnedSemaphorePermit>);
+
+/// What has to be kept beside positions, also after the stream has ended.
+#[derive(Debug, Clone)]
+pub struct Notebook {
+    trail: Arc<Mutex<Trail>>,
+    /// Of the server that is read, without what belongs to a position.
+    note: Note,
+}
+
+impl Notebook {
+    /// What to go on with from a position that was closed. None before it is asked for again.
+    pub fn note(&self, at: Lsn) -> Note {
+        let mut trail = self.trail.lock().unwrap_or_else(PoisonError::into_inner);
+        let (gtids, footprint) = trail.at(at);
+        self.note.clone().with(gtids, footprint)
+    }
+}
+
+/// A running stream. Dropped, it just ends.
+#[derive(Debug)]
+pub struct Stream {
+    items: mpsc::Receiver<Parcel>,
+    notebook: Notebook,
+    closing: CancellationToken,
+    /// One task, the reader.
+    reader: JoinSet<Result<(), StreamError>>,
+}
+
+impl Stream {
+    /// Streams every transaction that starts at or after the position; at a pin that is a lower bound, those of them that
+    /// are not in the pin's set.
+    ///
+    /// # Errors
+    /// Dropping the future leaves nothing behind.
+    pub async fn open(source: &config::MySql, start: Start<'_>) -> Result<Self, StreamError> {
+        // First: it is this login that makes the server remember the account, see `login`.
+        let session = Session::open(&source.server).await?;
+        let mut wire = Wire::open(&source.server).await?;
+        let log = Log::read(&mut wire, source.kind).await?;
+        let (dump, builder, from) = begin(source, wire, &log, start).await?;
+        let gtids = start.note.map_or(Gtids::None, Note::committed);
+        let footprint = start.note.and_then(|note| note.footprint);
+        let trail = Arc::new(Mutex::new(Trail::new(gtids, footprint)));
+        let closing = CancellationToken::new();
+        let (sender, items) = mpsc::channel(reader::ITEMS_WAITING);
+        let definitions = Definitions::new(source.server.clone(), session);
+        let ends = reader::Ends {
+            items: sender,
+            memory: Arc::new(Semaphore::new(reader::MEMORY_PERMITS)),
+            trail: Arc::clone(&trail),
+            closing: closing.clone(),
+        };
+        let mut tasks = JoinSet::new();
+        tasks.spawn(Reader::new(dump, builder, definitions, from, ends).run());
+        let rung = start.note.map(|note| note.rung);
+        let note = Note { server: log.server, ..Note::of(rung.unwrap_or(Rung::Lock)) };
+        Ok(Self { items, notebook: Notebook { trail, note }, closing, reader: tasks })
+    }
+
+    /// The next item. Cancel-safe.
+    ///
+    /// # Errors
+    /// The stream is over then.
+    pub async fn next(&mut self) -> Result<Item, StreamError> {
+        // What was read before an error is in order and complete, so it comes first.
+        if let Some((item, _permit)) = self.items.recv().await {
+            return Ok(item);
+        }
+        match self.reader.join_next().await {
+            Some(ended) => {
+                ended.expect("the reader does not panic")?;
+                Err(Failure::transient("read the log", "it was closed").into())
+            }
+            None => Err(Failure::transient("read the log", "it has ended").into()),
+        }
+    }
+
+    /// The server keeps its log by age, whatever it is told.
+    pub fn acknowledge(&self, _position: Saved<Lsn>) {}
+
+    pub fn notebook(&self) -> Notebook {
+        self.notebook.clone()
+    }
+
+    /// Ends the stream. Items not taken are dropped.
+    pub async fn close(mut self) -> Result<(), StreamError> {
+        self.closing.cancel();
+        self.items.close();
+        match self.reader.join_next().await {
+            Some(ended) => ended.expect("the reader does not panic"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What a server's log is to a pipeline, before it does anything.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Look {
+    pub continuity: Continuity,
+    /// In the epoch that was asked for, where the log goes on elsewhere; else in that of the position.
+    pub epoch: u32,
+    /// Where the oldest file begins.
+    pub first: Lsn,
+    /// Where the newest one ends.
+    pub end: Lsn,
+    /// The server's identity.
+    pub server: Option<String>,
+}
+
+/// Looks at the log, from a position on where there is one. `next_epoch` is past every one that was used.
+///
+/// # Errors
+/// When the server cannot be asked.
+pub async fn look(
+    source: &config::MySql,
+    at: Option<(Lsn, Option<&Note>)>,
+    next_epoch: u32,
+) -> Result<Look, StreamError> {
+    // First, for the reason that `Stream::open` has.
+    let session = Session::open(&source.server).await?;
+    let mut wire = Wire::open(&source.server).await?;
+    let log = Log::read(&mut wire, source.kind).await?;
+    let server = log.server.clone();
+    let (mut continuity, mut epoch) = (Continuity::Same, 0);
+    if let Some((from, note)) = at {
+        epoch = from.epoch();
+        continuity = log.judge(&known(from, note));
+        if continuity == Continuity::Elsewhere {
+            epoch = next_epoch;
+        }
+    }
+    let edge = |edge: Option<Lsn>| edge.ok_or_else(super::wire::malformed);
+    let (first, end) = (edge(log.first(epoch))?, edge(log.end(epoch))?);
+    if let (Continuity::Same, Some((from, note))) = (continuity, at)
+        && from >= first
+    {
+        // Asked as a stream would be, so that what a stream would find is found before anything is done.
+        let start = Start { from, note, epoch };
+        let opened = begin(source, wire, &log, start).await;
+        if let Err(StreamError::Lost { .. }) = opened {
+            continuity = Continuity::Reset;
+        } else {
+            opened?;
+        }
+    }
+    drop(session);
+    Ok(Look { continuity, epoch, first, end, server })
+}
+
+fn known(at: Lsn, note: Option<&Note>) -> Known {
+    let server = note.and_then(|note| note.server.clone());
+    Known { at, server, gtids: note.map_or(Gtids::None, Note::committed) }
+}
+
+/// A dump that stands at the position.
+async fn begin(
+    source: &config::MySql,
+    mut wire: Wire,
+    log: &Log,
+    start: Start<'_>,
+) -> Result<(Dump, Builder, Lsn), StreamError> {
+    let plan = plan(log, start)?;
+    let folds_names = folds_names(&mut wire).await?;
+    let replica = Replica::choose(&mut wire, source.server_id).await?;
+    let mut dump = Dump::begin(wire, source.kind, &replica, &plan.origin).await?;
+    let mut builder = Builder::new(transaction::Start {
+        from: plan.from,
+        captured: source.tables.iter().map(|table| fold(table, folds_names)).collect(),
+        folds_names,
+        prepared_bytes_max: PREPARED_BYTES_MAX,
+    });
+    if let Some(passed) = plan.passed {
+        pass(&mut dump, &mut builder, plan.from, passed).await?;
+    }
+    Ok((dump, builder, plan.from))
+}
+
+/// How a stream is asked for.
+#[derive(Debug, PartialEq, Eq)]
+struct Plan {
+    origin: Origin,
+    from: Lsn,
+    /// Events before the position come first.
+    passed: Option<Passed>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Passed {
+    /// One, which has to be this one.
+    Known(Footprint),
+    /// All of the file, whatever they are.
+    Any,
+}
+
+fn plan(log: &Log, start: Start<'_>) -> Result<Plan, StreamError> {
+    let Start { from, note, epoch } = start;
+    let lost = |reason| StreamError::Lost { from, reason };
+    let known = known(from, note);
+    let gtids = &known.gtids;
+    match log.judge(&known) {
+        Continuity::Same => {}
+        Continuity::Elsewhere if epoch > from.epoch() => {
+            let origin =
+                behind(gtids).ok_or_else(|| lost("nothing is known beside its position"))?;
+            return Ok(Plan { origin, from: Lsn::binlog(epoch, 0, 0), passed: None });
+        }
+        // It was another one when the pipeline looked; the next attempt looks again.
+        Continuity::Elsewhere => {
+            return Err(Failure::transient(
+                "open the log: the connection leads to another server than a moment ago",
+                "it is tried again",
+            )
+            .into());
+        }
+        Continuity::Purged => return Err(lost("it has removed the log of some of them")),
+        Continuity::Behind => return Err(lost("it lacks transactions that have been read")),
+        Continuity::Diverged => {
+            return Err(lost("it has other transactions than those that have been read"));
+        }
+        Continuity::Reset => return Err(lost("its log was reset, or put back from a backup")),
+    }
+    let footprint = note.and_then(|note| note.footprint);
+    let is_lower_bound = note.is_some_and(|note| note.rung == Rung::Gtid) && footprint.is_none();
+    let by_gtids = match gtids {
+        Gtids::Set(set) if is_lower_bound => Some(Origin::Gtids(set.clone())),
+        _ => None,
+    };
+    // Even where the server would find the set elsewhere: the position says from where on it was promised to keep it.
+    let place = log.place(from).ok_or_else(|| lost("it has removed the log of some of them"))?;
+    let (origin, passed) = match by_gtids {
+        Some(origin) => (origin, None),
+        None => match footprint.and_then(|known| Some((log.place(known.start)?, known))) {
+            Some((place, known)) => (Origin::Place(place), Some(Passed::Known(known))),
+            None => {
+                let is_beyond = u32::try_from(place.offset).is_err();
+                (Origin::Place(place), is_beyond.then_some(Passed::Any))
+            }
+        },
+    };
+    Ok(Plan { origin, from, passed })
+}
+
+/// Everything but these.
+fn behind(gtids: &Gtids) -> Option<Origin> {
+    match gtids {
+        Gtids::None => None,
+        Gtids::Set(set) => Some(Origin::Gtids(set.clone())),
+        Gtids::State(state) => Some(Origin::State(state.clone())),
+    }
+}
+
+/// Reads up to the position, and looks at the event before it.
+async fn pass(
+    dump: &mut Dump,
+    builder: &mut Builder,
+    from: Lsn,
+    passed: Passed,
+) -> Result<(), StreamError> {
+    let other = || StreamError::Lost {
+        from,
+        reason: "its log there is not the one that was read; it was reset, or is damaged",
+    };
+    loop {
+        let event = match timeout(reader::SILENCE, dump.event()).await {
+            Ok(Ok(event)) => event,
+            // There is such a place, but no event begins there.
+            Ok(Err(Failure::Definite { source, .. })) if reader::is_fatal(source.as_ref()) => {
+                return Err(other());
+            }
+            Ok(Err(failure)) => return Err(failure.into()),
+            Err(_) => return Err(reader::silent().into()),
+        };
+        let start = builder.at();
+        builder.pass_over(&event).map_err(|_| other())?;
+        if !reader::is_in_the_log(&event) || builder.at() < from {
+            continue;
+        }
+        let is_it = match passed {
+            Passed::Known(known) => known.start == start && known.is_of(&event),
+            Passed::Any => true,
+        };
+        return if is_it && builder.at() == from { Ok(()) } else { Err(other()) };
+    }
+}
+
+/// Whether names of tables are kept in lower case.
+async fn folds_names(wire: &mut Wire) -> Result<bool, Failure> {
+    let query = "SELECT @@GLOBAL.lower_case_table_names";
+    let rows = wire.query("read lower_case_table_names", query).await?;
+    let setting = rows.into_iter().flatten().next().flatten();
+    Ok(setting.is_some_and(|setting| setting != "0"))
+}
+
+fn fold(table: &TableName, folds_names: bool) -> TableName {
+    let mut table = table.clone();
+    if folds_names {
+        table.namespace = table.namespace.to_lowercase();
+        table.name = table.name.to_lowercase();
+    }
+    table
+}
