@@ -20,8 +20,9 @@ pub struct Line {
     pub pos: Place,
     pub id: Option<String>,
     pub ts_us: Option<i64>,
+    /// PostgreSQL's.
     pub xid: Option<u64>,
-    /// Name of a transaction that is no number of PostgreSQL.
+    /// The GTID of a binlog transaction, or its place.
     pub transaction: Option<String>,
     #[serde(default)]
     pub redelivery: bool,

@@ -1,10 +1,14 @@
 //! Wrong drivers. Each does one thing otherwise than the seam asks, around the real seam.
 
+use super::scenario::Server;
+
 /// A seeded bug.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Bug {
     /// The view is opened, then the position is taken.
     ViewThenPin,
+    /// The end of the log is read, then a view is opened, and taken for what the log held.
+    PositionThenView,
     /// A restart in mid-scan takes a new pin, and keeps the tables that are done.
     PinMovedOnResume,
     /// The source is told before the checkpoint is saved.
@@ -31,13 +35,14 @@ pub enum Bug {
     ChunkNumbersUsedTwice,
     /// What repeats is not flagged.
     RepetitionNotFlagged,
-    /// The slot is taken for the one that was left behind, without looking where it stands.
-    SlotNotExamined,
+    /// The log that the server holds is taken for the one that was left behind, without looking where it begins.
+    LogNotExamined,
 }
 
 impl Bug {
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::ViewThenPin,
+        Self::PositionThenView,
         Self::PinMovedOnResume,
         Self::AcknowledgeBeforeSave,
         Self::CheckpointInsideTransaction,
@@ -51,16 +56,32 @@ impl Bug {
         Self::HorizonTooEarly,
         Self::ChunkNumbersUsedTwice,
         Self::RepetitionNotFlagged,
-        Self::SlotNotExamined,
+        Self::LogNotExamined,
     ];
 
+    /// Whether a driver of such a source can do it. A slot brings its view along.
+    pub fn is_of(self, server: Server) -> bool {
+        server == Server::MySql || self != Self::PositionThenView
+    }
+
     /// Name of a world that is enough to show it.
-    pub fn shown_by(self) -> &'static str {
-        match self {
-            Self::NoSettling => "transactions overlap, and one hangs between its log and its rows",
-            Self::ChunkNumbersUsedTwice => "the view's connection is lost",
-            Self::SlotNotExamined => "the slot is made again while down",
-            _ => "a row moves between tables, and a delete",
+    pub fn shown_by(self, server: Server) -> &'static str {
+        match (server, self) {
+            (Server::Postgres, Self::NoSettling) => {
+                "transactions overlap, and one hangs between its log and its rows"
+            }
+            (Server::Postgres, Self::ChunkNumbersUsedTwice) => "the view's connection is lost",
+            (Server::Postgres, Self::LogNotExamined) => "the slot is made again while down",
+            (Server::Postgres, _) => "a row moves between tables, and a delete",
+            (Server::MySql, Self::NoSettling) => "mysql: every start scans again",
+            (Server::MySql, Self::HorizonTooEarly) => {
+                "mysql: commits become visible in another order"
+            }
+            (Server::MySql, Self::ChunkNumbersUsedTwice) => {
+                "mysql: the view's connection is lost, and a commit hangs"
+            }
+            (Server::MySql, Self::LogNotExamined) => "mysql: the log is purged while down",
+            (Server::MySql, _) => "mysql: a commit hangs between its log and its rows",
         }
     }
 }

@@ -1,17 +1,18 @@
-//! The source: sessions that write, a log in commit order, views, and one slot.
+//! The source: sessions that write, a log in commit order, views, and one slot or one file.
 //!
-//! As in PostgreSQL, a transaction has an id before its commit record is in the log, and its commit record is in the
-//! log, and in the stream, before its rows are visible to a view. A truncate is not isolated: an older view finds the
-//! table empty.
+//! As in PostgreSQL, a transaction has an id before its commit record is in the log; as in both, it is in the log, and
+//! in the stream, before its rows are visible to a view, and what is logged first need not become visible first. A
+//! truncate is not isolated: an older view finds the table empty.
 
 use std::collections::BTreeSet;
 
 use dovetail_core::change::{TransactionId, Xid};
 use dovetail_core::fence::{Fence, Snapshot};
+use dovetail_core::gtid::mysql::{Gtid, GtidSet, Issuer, Uuid};
 use dovetail_core::position::Lsn;
 use dovetail_core::schema::TableName;
 
-use super::scenario::{Scenario, Script, Statement};
+use super::scenario::{Scenario, Script, Server, Statement};
 use crate::checker::history::{Image, RowKey, Rows, Transaction, Write};
 
 /// The id of the transaction that wrote what the tables held in the beginning.
@@ -22,12 +23,17 @@ const STRIDE: u64 = 10;
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Database {
+    server: Server,
     sessions: Vec<Session>,
     next_xid: u64,
     /// Highest id of a transaction that has ended.
     ended: u64,
     pub(super) log: Vec<Logged>,
     pub(super) slot: Option<Slot>,
+    /// Where the oldest binlog file begins.
+    pub(super) first: Lsn,
+    /// The binlog has begun anew.
+    pub(super) is_reset: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -67,6 +73,9 @@ impl Database {
             writes.map(|(index, row)| Write::Insert(row.clone(), version(0, index))).collect();
         let session = Session { done: 0, stage: Stage::Between };
         Self {
+            server: scenario.server,
+            first: file_start(),
+            is_reset: false,
             sessions: vec![session; scenario.sessions.len()],
             next_xid: FIRST_XID + 1,
             ended: FIRST_XID,
@@ -75,14 +84,54 @@ impl Database {
         }
     }
 
-    /// Start of a commit record.
-    pub(super) fn commit(index: usize) -> Lsn {
-        Lsn::new((index as u64 + 1) * STRIDE)
+    fn place(&self, offset: u64) -> Lsn {
+        match self.server {
+            Server::Postgres => Lsn::new(offset),
+            Server::MySql => Lsn::binlog(0, 1, offset),
+        }
     }
 
-    /// The insert position.
+    /// Start of a commit record.
+    pub(super) fn commit(&self, index: usize) -> Lsn {
+        self.place((index as u64 + 1) * STRIDE)
+    }
+
+    /// Past the commit record of the transaction that starts there.
+    pub(super) fn end(&self, commit: Lsn) -> Lsn {
+        self.place(commit.offset() + 1)
+    }
+
+    /// The end of what was written.
     pub(super) fn log_end(&self) -> Lsn {
-        Lsn::new(self.log.len() as u64 * STRIDE + STRIDE / 2)
+        self.place(self.log.len() as u64 * STRIDE + STRIDE / 2)
+    }
+
+    /// The name of a transaction in the stream.
+    pub(super) fn id(&self, index: usize) -> TransactionId {
+        let number = self.log[index].xid;
+        match self.server {
+            Server::Postgres => Xid(number).into(),
+            Server::MySql => TransactionId::Gtid(gtid(number)),
+        }
+    }
+
+    /// The GTIDs of a view.
+    pub(super) fn gtids(&self, view: &View) -> GtidSet {
+        view.0.iter().map(|index| gtid(self.log[*index].xid)).collect()
+    }
+
+    /// What starts before this position.
+    pub(super) fn before(&self, position: Lsn) -> View {
+        View((0..self.log.len()).filter(|index| self.commit(*index) < position).collect())
+    }
+
+    pub(super) fn is_visible(&self, view: &View) -> bool {
+        view.0.iter().all(|index| self.log[*index].visible)
+    }
+
+    /// The file that is written to: whatever is not visible yet lies in it. What is visible is not streamed either.
+    pub(super) fn gtid_pin(&self) -> (Lsn, View) {
+        (file_start(), self.open_view())
     }
 
     pub(super) fn take_xid(&mut self) -> u64 {
@@ -124,7 +173,7 @@ impl Database {
             Stage::Hanging(index) => {
                 self.log[index].visible = true;
                 self.ended = self.ended.max(self.log[index].xid);
-                self.end(session);
+                self.is_over(session);
                 return;
             }
             Stage::Between if script.early => {
@@ -141,7 +190,7 @@ impl Database {
             self.sessions[session].stage = Stage::Hanging(index);
         } else {
             self.ended = self.ended.max(xid);
-            self.end(session);
+            self.is_over(session);
         }
     }
 
@@ -157,7 +206,7 @@ impl Database {
         }
     }
 
-    fn end(&mut self, session: usize) {
+    fn is_over(&mut self, session: usize) {
         self.sessions[session] =
             Session { done: self.sessions[session].done + 1, stage: Stage::Between };
     }
@@ -208,9 +257,10 @@ impl Database {
         self.is_running().next().is_none()
     }
 
-    /// The creation of a slot waits for those that run, and takes what hangs as committed.
-    pub(super) fn can_create_slot(&self) -> bool {
-        self.sessions.iter().all(|session| !matches!(session.stage, Stage::Begun(_)))
+    /// The creation of a slot waits for those that run, and takes what hangs as committed. Nothing waits elsewhere.
+    pub(super) fn can_take_pin(&self) -> bool {
+        self.server == Server::MySql
+            || self.sessions.iter().all(|session| !matches!(session.stage, Stage::Begun(_)))
     }
 
     pub(super) fn create_slot(&mut self) -> (Lsn, View) {
@@ -228,8 +278,11 @@ impl Database {
         View(visible.map(|(index, _)| index).collect())
     }
 
-    /// As `pg_current_snapshot()` of a view that is opened now.
+    /// What the server says of a view that is opened now.
     pub(super) fn fence(&self) -> Fence {
+        if self.server == Server::MySql {
+            return Fence::Gtids(self.gtids(&self.open_view()));
+        }
         let xmax = self.ended + 1;
         let running: BTreeSet<u64> = self.is_running().filter(|xid| *xid < xmax).collect();
         let xmin = running.first().copied().unwrap_or(xmax);
@@ -276,17 +329,31 @@ impl Database {
     pub(super) fn transactions(&self) -> Vec<Transaction> {
         let transaction = |(index, it): (usize, &Logged)| Transaction {
             id: it.xid,
-            commit: Some(Self::commit(index)),
+            commit: Some(self.commit(index)),
             writes: it.writes.clone(),
         };
         self.log.iter().enumerate().map(transaction).collect()
     }
 }
 
-impl Logged {
-    pub(super) fn id(&self) -> TransactionId {
-        Xid(self.xid).into()
+impl View {
+    pub(super) fn contains(&self, index: usize) -> bool {
+        self.0.contains(&index)
     }
+
+    pub(super) fn union(mut self, other: &Self) -> Self {
+        self.0.extend(&other.0);
+        self
+    }
+}
+
+/// Of the only file.
+fn file_start() -> Lsn {
+    Lsn::binlog(0, 1, 4)
+}
+
+fn gtid(number: u64) -> Gtid {
+    Gtid { issuer: Issuer { uuid: Uuid([7; 16]), tag: None }, number }
 }
 
 /// No two writes have the same.

@@ -22,13 +22,23 @@ use crate::checker::history::{Delivered, Image, Observation, Operation, RowKey, 
 pub(super) struct Engine {
     pub(super) seam: Seam,
     pub(super) todo: VecDeque<Action>,
-    /// The id below which every transaction has to end.
-    pub(super) settling: Option<u64>,
+    pub(super) settling: Option<Settling>,
+    /// What came with the pin.
     pub(super) exported: Option<View>,
+    /// What is not streamed from the pin on, though it may lie behind it; until that is saved.
+    pub(super) noted: Option<View>,
     pub(super) view: Option<View>,
     pub(super) scans: BTreeMap<TableName, Scan>,
     pub(super) stream: Option<Stream>,
     pub(super) pipe: VecDeque<Batch>,
+}
+
+/// What has to become visible before a later view.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Settling {
+    /// The id below which every transaction has to end.
+    Below(u64),
+    All(View),
 }
 
 /// What is left to read of a table.
@@ -42,6 +52,8 @@ pub(super) struct Scan {
 pub(super) struct Stream {
     /// Index in the log.
     pub(super) next: usize,
+    /// What is passed over.
+    pub(super) skipped: Option<View>,
     pub(super) again_before: Lsn,
     pub(super) closed: Lsn,
 }
@@ -74,6 +86,7 @@ impl fmt::Display for Batch {
 /// What reading a transaction came to.
 #[derive(Debug, Default)]
 pub(super) struct Judged {
+    pub(super) skipped: bool,
     pub(super) dropped: bool,
     pub(super) repeated: bool,
 }
@@ -85,6 +98,7 @@ impl Engine {
             todo: VecDeque::new(),
             settling: None,
             exported: None,
+            noted: None,
             view: None,
             scans: BTreeMap::new(),
             stream: None,
@@ -128,8 +142,13 @@ impl Engine {
     ) -> Judged {
         let stream = self.stream.as_mut().expect("asked while streaming");
         let index = stream.next;
-        let commit = Database::commit(index);
-        let mut judged = Judged { dropped: false, repeated: commit < stream.again_before };
+        let commit = database.commit(index);
+        if stream.skipped.as_ref().is_some_and(|skipped| skipped.contains(index)) {
+            stream.next += 1;
+            return Judged { skipped: true, ..Judged::default() };
+        }
+        let repeated = commit < stream.again_before;
+        let mut judged = Judged { repeated, ..Judged::default() };
         let logged = &database.log[index];
         let flagged = judged.repeated && bug != Some(Bug::RepetitionNotFlagged);
         let mut kept = Vec::new();
@@ -137,14 +156,14 @@ impl Engine {
             let Some(table) = wanted.iter().find(|it| *it.name.name == *change.table()) else {
                 continue;
             };
-            let verdict = self.seam.judge(table.id, &logged.id(), commit);
+            let verdict = self.seam.judge(table.id, &database.id(index), commit);
             if verdict == Verdict::Drop && bug != Some(Bug::NoFenceOnRescan) {
                 judged.dropped = true;
                 continue;
             }
             kept.push(change.observation(Position { commit, ordinal }, logged.xid, flagged));
         }
-        let closed = Lsn::new(commit.offset() + 1);
+        let closed = database.end(commit);
         stream.next += 1;
         stream.closed = closed;
         let last = kept.pop();

@@ -1,7 +1,7 @@
 //! A small world around the real seam, to be explored exhaustively.
 //!
-//! Two tables with two keys and one, a handful of transactions, one slot, one outlet, one durable record, and an engine
-//! that may crash between any two steps. A step is the smallest thing after which a crash makes a difference: a session
+//! Two tables with two keys and one, a handful of transactions, one slot or a binlog, one outlet, one durable record, and
+//! an engine that may crash between any two steps. A step is the smallest thing after which a crash makes a difference: a session
 //! goes on, one action is performed, one chunk or transaction is read, one batch reaches the outlet. A crash between a
 //! durable effect and the news of it leaves the same world as a crash right after the news, so both are one step.
 //!
@@ -13,13 +13,14 @@ mod database;
 mod engine;
 mod explore;
 mod path;
+mod pinning;
 mod scenario;
 mod situation;
 mod step;
 
 pub use bug::Bug;
 pub use explore::{Exploration, Finding, explore};
-pub use scenario::Scenario;
+pub use scenario::{Scenario, Server};
 pub use situation::Situation;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,7 +29,7 @@ use dovetail_core::position::Lsn;
 use dovetail_core::seam::{Mode, Pin, Record, Recorded};
 
 use crate::checker::history::{AtRest, History, Life, Observation};
-use database::Database;
+use database::{Database, View};
 use engine::Engine;
 use scenario::Table;
 
@@ -38,6 +39,8 @@ struct World {
     database: Database,
     outlet: Outlet,
     store: Record,
+    /// Saved with the pin: what is not streamed from there on, though it may lie behind it.
+    note: Option<View>,
     /// `None` while it is down.
     engine: Option<Engine>,
     lives: Vec<Life>,
@@ -66,6 +69,7 @@ impl World {
             database: Database::new(scenario),
             outlet: Outlet { recorded, open: Vec::new() },
             store: Record::default(),
+            note: None,
             engine: None,
             lives: Vec::new(),
             crashes_left: scenario.crashes,
@@ -113,7 +117,7 @@ impl World {
     fn history(&self, scenario: &Scenario) -> History {
         let source = (scenario.mode != Mode::Never).then(|| self.database.source());
         let added = scenario.added.iter().map(|it| it.name.as_str().into());
-        let added_at = self.added_at.unwrap_or(Lsn::new(u64::MAX));
+        let added_at = self.added_at.unwrap_or(Lsn::binlog(u32::MAX, u32::MAX, u64::MAX));
         History {
             transactions: self.database.transactions(),
             rolled_back: Vec::new(),

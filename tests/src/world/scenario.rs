@@ -49,11 +49,27 @@ pub struct Script {
     pub hangs: bool,
 }
 
+/// What the database can say of its log and its views.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Server {
+    /// Keeps its log for a slot, whose creation exports a view. Describes a view by the ids in it.
+    Postgres,
+    /// Keeps files for a while. A pin is the set of GTIDs that are visible, without a view; so is a fence.
+    MySql,
+}
+
+impl Server {
+    pub const ALL: [Self; 2] = [Self::Postgres, Self::MySql];
+}
+
 /// What happens to a pipeline behind its back, while the engine is down.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Hazard {
     SlotRemade,
     SlotDropped,
+    /// The oldest file ends at the log's end.
+    LogPurged,
+    LogReset,
     /// The outlet comes back from a copy that was taken before anything was written.
     OutletRestored,
     /// The state directory comes back empty.
@@ -64,6 +80,7 @@ pub enum Hazard {
 #[derive(Clone, Debug)]
 pub struct Scenario {
     pub name: &'static str,
+    pub server: Server,
     pub tables: Vec<Table>,
     pub initial: Vec<RowKey>,
     /// Each session runs its transactions one after the other, beside the other sessions.
@@ -109,6 +126,7 @@ impl Scenario {
     fn new(name: &'static str, sessions: Vec<Vec<Script>>) -> Self {
         Self {
             name,
+            server: Server::Postgres,
             tables: vec![table(1, "a", &["1", "2"]), table(2, "b", &["1"])],
             initial: vec![row("a", "1"), row("b", "1")],
             sessions,
@@ -213,6 +231,53 @@ impl Scenario {
             transactional_always,
             never,
             added,
+        ];
+        all.extend(hazards);
+        all.extend(Self::all_mysql());
+        all
+    }
+
+    /// A pin without a view, and transactions that are in the log before they are visible.
+    fn all_mysql() -> Vec<Self> {
+        use Statement::{Delete, Insert, Update};
+        let (a1, b1) = (|| row("a", "1"), || row("b", "1"));
+        let mysql = |name, sessions| {
+            let server = Server::MySql;
+            Self { server, ..Self::new(name, sessions).with_one_key_each() }
+        };
+        let one = || vec![vec![script(vec![Update(a1()), Delete(b1())]).hanging()]];
+        // The second is logged later, and may be visible first.
+        let two =
+            || vec![vec![script(vec![Update(a1())]).hanging()], vec![script(vec![Update(b1())])]];
+        let hazards = [
+            ("mysql: the log is purged while down", Hazard::LogPurged),
+            ("mysql: the log is reset while down", Hazard::LogReset),
+        ];
+        let hazards = hazards.map(|(name, hazard)| Self {
+            hazard: Some(hazard),
+            ..mysql(name, vec![vec![script(vec![Update(a1()), Delete(b1())])]])
+        });
+        let mut all = vec![
+            mysql("mysql: a commit hangs between its log and its rows", one()),
+            Self {
+                tables: vec![table(1, "a", &["1", "2"])],
+                initial: vec![row("a", "1")],
+                ..mysql(
+                    "mysql: commits become visible in another order",
+                    vec![
+                        vec![script(vec![Update(a1())]).hanging()],
+                        vec![script(vec![Insert(row("a", "2"))])],
+                    ],
+                )
+            },
+            mysql("", one()).transactional("mysql: a commit hangs, transactional"),
+            Self {
+                view_losses: 1,
+                crashes: 0,
+                ..mysql("mysql: the view's connection is lost, and a commit hangs", one())
+            },
+            Self { mode: Mode::Always, ..mysql("mysql: every start scans again", one()) },
+            Self { added: [name("b")].into(), ..mysql("mysql: a table is added", two()) },
         ];
         all.extend(hazards);
         all

@@ -9,6 +9,8 @@ pub enum Situation {
     CrashInTheStream,
     CrashInsideATransaction,
     LeftoverSlotDropped,
+    PinnedWithoutAView,
+    SkippedByThePin,
     ViewLost,
     ViewReopened,
     LateNewsOfAChunk,
@@ -26,13 +28,15 @@ pub enum Situation {
 }
 
 impl Situation {
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 22] = [
         Self::CrashBeforeThePin,
         Self::CrashBetween,
         Self::CrashInTheScan,
         Self::CrashInTheStream,
         Self::CrashInsideATransaction,
         Self::LeftoverSlotDropped,
+        Self::PinnedWithoutAView,
+        Self::SkippedByThePin,
         Self::ViewLost,
         Self::ViewReopened,
         Self::LateNewsOfAChunk,

@@ -1,19 +1,14 @@
 //! The steps of the small world.
 
 use dovetail_core::batch::Closing;
-use dovetail_core::change::Xid;
-use dovetail_core::fence::Mark;
 use dovetail_core::position::Lsn;
 use dovetail_core::schema::TableName;
-use dovetail_core::seam::{
-    self, Action, Input, Log, Pin, Record, Recorded, Refusal, Slot, Start, View,
-};
+use dovetail_core::seam::{self, Action, Input, Pin, Recorded, Refusal, Start, View};
 
 use super::World;
 use super::bug::Bug;
-use super::database;
-use super::engine::{Batch, Engine, Scan, Stream};
-use super::scenario::{Hazard, Scenario, Table};
+use super::engine::{Batch, Engine, Scan, Settling, Stream};
+use super::scenario::{Scenario, Server, Table};
 use super::situation::Situation;
 use crate::checker::history::{Life, Observation};
 
@@ -65,7 +60,11 @@ impl World {
         if self.can_perform(engine) {
             steps.push(Step::Perform);
         }
-        if engine.settling.is_some_and(|xid| self.database.has_ended_before(xid)) {
+        let has_settled = |settling: &Settling| match settling {
+            Settling::Below(xid) => self.database.has_ended_before(*xid),
+            Settling::All(view) => self.database.is_visible(view),
+        };
+        if engine.settling.as_ref().is_some_and(has_settled) {
             steps.push(Step::Settled);
         }
         let readable = |(_, table): &(usize, &Table)| {
@@ -93,7 +92,8 @@ impl World {
             if creating || held {
                 steps.push(Step::LoseView(false));
             }
-            if creating && self.database.can_create_slot() {
+            let leaves_a_slot = scenario.server == Server::Postgres;
+            if creating && leaves_a_slot && self.database.can_take_pin() {
                 steps.push(Step::LoseView(true));
             }
         }
@@ -103,7 +103,7 @@ impl World {
     fn can_perform(&self, engine: &Engine) -> bool {
         match engine.todo.front() {
             None => false,
-            Some(Action::TakePin) => self.database.can_create_slot(),
+            Some(Action::TakePin) => self.database.can_take_pin(),
             Some(_) => true,
         }
     }
@@ -116,12 +116,13 @@ impl Stepping<'_> {
             Step::Start => self.start(),
             Step::Perform => self.perform(),
             Step::Settled => {
-                if let Some(before) = self.engine().settling.take() {
+                if let Some(settling) = self.engine().settling.take() {
                     if self.bug == Some(Bug::FenceOfAnotherView) {
                         let view = self.world.database.open_view();
                         self.engine().view = Some(view);
                     }
-                    self.apply(Input::Settled { mark: Mark::Xid(Xid(before)) });
+                    let mark = self.mark(&settling);
+                    self.apply(Input::Settled { mark });
                 }
             }
             Step::ReadChunk(table) => self.read_chunk(table),
@@ -140,11 +141,11 @@ impl Stepping<'_> {
         }
     }
 
-    fn engine(&mut self) -> &mut Engine {
+    pub(super) fn engine(&mut self) -> &mut Engine {
         self.world.engine.as_mut().expect("the step is enabled while the engine runs")
     }
 
-    fn apply(&mut self, input: Input) {
+    pub(super) fn apply(&mut self, input: Input) {
         let engine = self.engine();
         let actions = engine.seam.apply(input);
         engine.todo.extend(actions);
@@ -154,8 +155,12 @@ impl Stepping<'_> {
         let pin = self.world.pin();
         let moved = self.bug == Some(Bug::PinMovedOnResume);
         if moved && pin.is_some() && !self.world.store.finished {
-            let (lsn, _) = self.world.database.create_slot();
+            let (lsn, view) = match self.scenario.server {
+                Server::Postgres => self.world.database.create_slot(),
+                Server::MySql => self.world.database.gtid_pin(),
+            };
             self.world.store.pin = Pin::At(lsn);
+            self.world.note = Some(view);
         }
         let resumed_from = self.world.store.checkpoint.or(self.world.pin());
         self.world.lives.push(Life { resumed_from, observations: Vec::new() });
@@ -163,12 +168,7 @@ impl Stepping<'_> {
         if self.world.lives.len() == 2 {
             self.world.added_at = Some(log_end);
         }
-        let unexamined = self.bug == Some(Bug::SlotNotExamined);
-        let slot = match &self.world.database.slot {
-            None => Slot::Absent,
-            Some(_) if unexamined => Slot::Present { confirmed: Lsn::ZERO, streamed: false },
-            Some(slot) => Slot::Present { confirmed: slot.confirmed, streamed: false },
-        };
+        let log = self.log();
         let outlet = self.world.outlet.recorded;
         if let Recorded::At(lsn) = outlet
             && Some(lsn) > self.world.store.checkpoint
@@ -179,7 +179,7 @@ impl Stepping<'_> {
         let tables = wanted.iter().map(|it| (it.name.clone(), Some(it.id))).collect();
         self.world.engine = Some(Engine::new(self.world.store.clone()));
         let mode = self.scenario.mode;
-        self.apply(Input::Start(Start { tables, mode, log: Log::Slot(slot), outlet, log_end }));
+        self.apply(Input::Start(Start { tables, mode, log, outlet, log_end }));
     }
 
     fn perform(&mut self) {
@@ -187,19 +187,13 @@ impl Stepping<'_> {
         match action {
             Action::Save(step) => self.save(step),
             Action::DropPin => {
-                self.world.database.slot = None;
-                self.situations.push(Situation::LeftoverSlotDropped);
+                if self.world.database.slot.take().is_some() {
+                    self.situations.push(Situation::LeftoverSlotDropped);
+                }
                 self.apply(Input::PinDropped);
             }
-            Action::TakePin => self.create_slot(),
-            Action::Settle { .. } => {
-                if self.bug == Some(Bug::NoSettling) {
-                    self.apply(Input::Settled { mark: Mark::Xid(Xid(0)) });
-                } else {
-                    let before = self.world.database.burn_xid();
-                    self.engine().settling = Some(before);
-                }
-            }
+            Action::TakePin => self.take_pin(),
+            Action::Settle { before } => self.settle(before),
             Action::OpenView(View::Pinned) => {
                 let view = self.engine().exported.clone();
                 self.engine().view = view;
@@ -232,6 +226,7 @@ impl Stepping<'_> {
         match step {
             seam::Step::Checkpoint(lsn) => self.world.observe(Observation::Saved(lsn)),
             seam::Step::Finish => self.situations.push(Situation::Finished),
+            seam::Step::Pin(_) => self.world.note = self.engine().noted.take(),
             seam::Step::Intend if self.bug == Some(Bug::ViewThenPin) => {
                 let view = self.world.database.open_view();
                 self.engine().exported = Some(view);
@@ -239,15 +234,6 @@ impl Stepping<'_> {
             _ => {}
         }
         self.apply(Input::Saved(step));
-    }
-
-    fn create_slot(&mut self) {
-        if self.world.pin().is_some() {
-            self.world.defect = Some("a slot is created though the pin is saved");
-        }
-        let (consistent_point, view) = self.world.database.create_slot();
-        self.engine().exported.get_or_insert(view);
-        self.apply(Input::Pinned { at: consistent_point, view: true });
     }
 
     fn open_later_view(&mut self) {
@@ -288,10 +274,12 @@ impl Stepping<'_> {
         let confirmed = self.world.database.slot.as_ref().map(|slot| slot.confirmed);
         let from = confirmed.unwrap_or(from).max(from);
         let log = 0..self.world.database.log.len();
-        let next = log.clone().find(|index| database::Database::commit(*index) >= from);
+        let next = log.clone().find(|index| self.world.database.commit(*index) >= from);
         let next = next.unwrap_or(log.end);
+        // At the pin the stream is asked for by what it is to leave out, behind it by position.
+        let skipped = self.world.note.clone().filter(|_| self.world.pin() == Some(from));
         let engine = self.engine();
-        engine.stream = Some(Stream { next, again_before, closed: from });
+        engine.stream = Some(Stream { next, skipped, again_before, closed: from });
         engine.view = None;
         engine.exported = None;
         engine.scans.clear();
@@ -345,7 +333,9 @@ impl Stepping<'_> {
         let engine = self.world.engine.as_mut().expect("the step is enabled while it runs");
         let fenced = !engine.seam.fences().is_empty();
         let judged = engine.read_transaction(&self.world.database, &wanted, bug);
-        if judged.dropped {
+        if judged.skipped {
+            self.situations.push(Situation::SkippedByThePin);
+        } else if judged.dropped {
             self.situations.push(Situation::DroppedByTheFence);
         } else if fenced {
             self.situations.push(Situation::PassedTheFence);
@@ -361,7 +351,7 @@ impl Stepping<'_> {
 
     fn deliver(&mut self) {
         let Some(batch) = self.engine().pipe.pop_front() else { return };
-        let end = end_of(&batch);
+        let end = self.end_of(&batch);
         if self.scenario.transactional {
             self.write_transactional(batch.observations, batch.closing);
         } else {
@@ -429,6 +419,7 @@ impl Stepping<'_> {
         engine.todo.retain(|action| !action.needs_view());
         engine.settling = None;
         engine.exported = None;
+        engine.noted = None;
         engine.view = None;
         engine.scans.clear();
         self.apply(Input::ViewLost);
@@ -449,43 +440,12 @@ impl Stepping<'_> {
         self.world.outlet.open.clear();
     }
 
-    fn hazard(&mut self) {
-        self.world.hazard_left = false;
-        let world = &mut self.world;
-        let needed = world.pin().max(world.store.checkpoint);
-        let lost = match self.scenario.hazard {
-            None => false,
-            Some(Hazard::SlotRemade) => {
-                let (confirmed, _) = world.database.create_slot();
-                Some(confirmed) > needed
-            }
-            Some(Hazard::SlotDropped) => {
-                world.database.slot = None;
-                true
-            }
-            Some(Hazard::OutletRestored) => {
-                let filled = world.store.checkpoint.is_some();
-                if filled {
-                    world.outlet.recorded = Recorded::Empty;
-                }
-                filled
-            }
-            Some(Hazard::StateLost) => {
-                world.store = Record::default();
-                true
-            }
-        };
-        if lost {
-            world.observe(Observation::LogLost);
-        }
+    /// What a driver would take for the end of the transaction that a batch is cut from.
+    fn end_of(&self, batch: &Batch) -> Lsn {
+        let commit = batch.observations.iter().find_map(|observation| match observation {
+            Observation::Delivered(delivered) => Some(delivered.position.commit),
+            _ => None,
+        });
+        self.world.database.end(commit.unwrap_or_default())
     }
-}
-
-/// What a driver would take for the end of the transaction that a batch is cut from.
-fn end_of(batch: &Batch) -> Lsn {
-    let commit = batch.observations.iter().find_map(|observation| match observation {
-        Observation::Delivered(delivered) => Some(delivered.position.commit),
-        _ => None,
-    });
-    Lsn::new(commit.unwrap_or_default().offset() + 1)
 }

@@ -257,8 +257,10 @@ impl Seam {
     }
 
     fn settle(&mut self) -> Vec<Action> {
+        let from = self.resume();
+        let before = self.delivered_before().unwrap_or(from).max(from);
         self.state = State::Settling;
-        vec![Action::Settle { from: self.resume() }]
+        vec![Action::Settle { before }]
     }
 
     fn attempt(&mut self, sight: Sight) -> Vec<Action> {
@@ -359,13 +361,17 @@ impl Seam {
 
     fn stream(&mut self) -> Vec<Action> {
         let outlet = self.start.as_ref().and_then(outlet_position);
-        let log_end = self.start.as_ref().map(|start| start.log_end);
         let from = self.resume();
-        let again_before = log_end.filter(|_| self.streamed_before).unwrap_or(from);
+        let again_before = self.delivered_before().unwrap_or(from);
         let streaming = Streaming { saving: None, waiting: outlet, finishing: false };
         let mut actions = vec![Action::Stream { from, again_before }];
         actions.extend(self.advance(streaming));
         actions
+    }
+
+    /// Past everything that an earlier life can have delivered; `None` where there was none.
+    fn delivered_before(&self) -> Option<Lsn> {
+        self.start.as_ref().map(|start| start.log_end).filter(|_| self.streamed_before)
     }
 
     /// Where the stream goes on: no checkpoint is saved before there is one, so it is the same all the time until then.

@@ -41,7 +41,8 @@
 //!   assigned before commit records are written, R was known before that id was taken, so no transaction before R can
 //!   still be invisible. A snapshot's own `xmax` would not do as that id: it is only one past the last transaction that
 //!   has *ended*, and the one that hangs may be beyond it. With GTIDs the mark is the set of those before R, elsewhere
-//!   the place in the log itself.
+//!   the place in the log itself. Where there was an earlier life, what it may have delivered is waited for as well, up to
+//!   the log's end at the start: not for (a), but because a key would go back to what such a view shows.
 //! - (b) The fence is the server's own description of the view. It is saved with the table's completion, in
 //!   one step, since it is needed as long as changes from before the view's [horizon](Fenced::horizon) may be streamed
 //!   again.
@@ -98,6 +99,8 @@
 //!   ([`Due::first_chunk`]).
 //! - The position of a binlog's end is read, then a view is opened. A is in the log and not yet visible: before R, and not
 //!   in the view. Here a position without a view is settled for.
+//! - A transaction is streamed before it is visible, and hangs; a restart scans its table again. The view has the row that
+//!   it replaced, which goes back until the stream brings it once more. Here settling covers what was delivered.
 //! - A replica takes over. A fence names GTIDs with a horizon in the old log, the first checkpoint in the new one is past
 //!   it, the fence is forgotten, and what it held is streamed from the new server. Here tables with such a fence are
 //!   scanned again (`examination`).

@@ -118,8 +118,8 @@ pub enum Input {
     Saved(Step),
     /// The workers read in the snapshot that was exported with the slot.
     PinnedViewOpened,
-    /// Every transaction up to the mark is visible, and the mark is at or past every one that starts before the position
-    /// that the stream goes on from. One by ids is past it when its id was assigned after [`Action::Settle`].
+    /// Every transaction up to the mark is visible, and the mark is at or past every one that [`Action::Settle`] was for.
+    /// One by ids is past them when its id was assigned after that.
     Settled {
         mark: Mark,
     },
@@ -173,12 +173,12 @@ pub enum Action {
     /// Make the server hold the log, and open the view that belongs to it where there is one, on connections that stay
     /// open until it is no longer needed. Answer with [`Input::Pinned`] or [`Input::NotPinned`].
     TakePin,
-    /// Wait until everything that the stream will not bring is visible, with the limit that taking a pin has; answer
+    /// Wait until everything is visible that a later view must not lack, with the limit that taking a pin has; answer
     /// with [`Input::Settled`]. On PostgreSQL: take a transaction id of one's own, and wait until every smaller one has
-    /// ended. With GTIDs: until those at the position that the stream goes on from have been executed.
+    /// ended. With GTIDs: until those before the position, and those that the pin leaves out, have been executed.
     Settle {
-        /// Where the stream will go on.
-        from: Lsn,
+        /// What starts before this the stream will not bring, or an earlier life may have delivered.
+        before: Lsn,
     },
     OpenView(View),
     /// A barrier down the lanes that empties these tables, before any row of [`Action::Scan`].

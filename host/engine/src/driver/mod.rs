@@ -242,8 +242,8 @@ impl<'a> Driver<'a> {
                 Ok(vec![Input::PinDropped])
             }
             Action::TakePin => self.take_pin().await.map(|input| vec![input]),
-            Action::Settle { from } => {
-                let settled = unless_stopped(self.stop, self.source.settle(from)).await?;
+            Action::Settle { before } => {
+                let settled = unless_stopped(self.stop, self.source.settle(before)).await?;
                 Ok(vec![Input::Settled { mark: settled.map_err(Error::Pin)? }])
             }
             Action::OpenView(view) => self.open_view(view).await.map(|input| vec![input]),

@@ -119,14 +119,14 @@ impl Source {
         }
     }
 
-    /// Waits until everything is visible that a stream from this position on will not bring.
+    /// Waits until everything is visible that starts before this position, or that the pin leaves out of the stream.
     ///
     /// # Errors
     /// When that takes longer than the pin may.
-    pub async fn settle(&mut self, from: Lsn) -> Result<Mark, Failure> {
+    pub async fn settle(&mut self, before: Lsn) -> Result<Mark, Failure> {
         match self {
             Self::Postgres(source) => Ok(Mark::Xid(source.settle().await?)),
-            Self::MySql(source) => Ok(source.settle(from).await?),
+            Self::MySql(source) => Ok(source.settle(before).await?),
         }
     }
 
@@ -175,11 +175,7 @@ impl Source {
     ) -> Result<Stream, Failure> {
         match self {
             Self::Postgres(source) => Ok(Stream::Postgres(source.stream(from, known).await?)),
-            Self::MySql(_) => Err(mysql::failure::Failure::definite(
-                "stream the binary log",
-                "this build has no reader for it",
-            )
-            .into()),
+            Self::MySql(source) => Ok(Stream::MySql(source.stream(from).await?)),
         }
     }
 }
@@ -339,6 +335,7 @@ impl Scan {
 /// A running stream. Dropped, it just ends.
 pub enum Stream {
     Postgres(postgres::stream::Stream),
+    MySql(mysql::stream::Stream),
 }
 
 impl Stream {
@@ -349,6 +346,7 @@ impl Stream {
     pub async fn next(&mut self) -> Result<Item, Failure> {
         match self {
             Self::Postgres(stream) => Ok(stream.next().await?),
+            Self::MySql(stream) => Ok(stream.next().await?),
         }
     }
 
@@ -356,6 +354,7 @@ impl Stream {
     pub fn acknowledge(&self, position: Saved<Lsn>) {
         match self {
             Self::Postgres(stream) => stream.acknowledge(position),
+            Self::MySql(stream) => stream.acknowledge(position),
         }
     }
 
@@ -366,6 +365,7 @@ impl Stream {
     pub async fn close(self) -> Result<(), Failure> {
         match self {
             Self::Postgres(stream) => Ok(stream.close().await?),
+            Self::MySql(stream) => Ok(stream.close().await?),
         }
     }
 }

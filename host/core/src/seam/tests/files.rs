@@ -40,14 +40,14 @@ fn a_pin_without_a_view_is_a_lower_bound_and_the_first_view_is_a_later_one() {
     let pin = Step::Pin(binlog(3, 4));
     assert_eq!(seam.apply(Input::Pinned { at: binlog(3, 4), view: false }), save(pin.clone()));
     let from = binlog(3, 4);
-    assert_eq!(seam.apply(Input::Saved(pin)), vec![Action::Settle { from }]);
+    assert_eq!(seam.apply(Input::Saved(pin)), vec![Action::Settle { before: from }]);
     let settled = Input::Settled { mark: Mark::Gtids(gtids("1-7")) };
     assert_eq!(seam.apply(settled.clone()), vec![Action::OpenView(View::Later)]);
     let opened = |intervals| {
         let fence = Fence::Gtids(gtids(intervals));
         Input::LaterViewOpened { fence, horizon: binlog(3, 900) }
     };
-    assert_eq!(seam.apply(opened("1-6")), vec![Action::Settle { from }], "7 is not in it");
+    assert_eq!(seam.apply(opened("1-6")), vec![Action::Settle { before: from }], "7 is not in it");
     seam.apply(settled);
     let attempt = Step::Attempt(tables(&["a"]));
     assert_eq!(seam.apply(opened("1-9")), save(attempt.clone()));
@@ -133,8 +133,8 @@ fn a_table_whose_fence_is_of_another_servers_log_is_scanned_again() {
     let mut seam = Seam::new(fenced_in_binlog());
     let again = Step::Again(tables(&["a"]));
     assert_eq!(seam.apply(Input::Start(elsewhere())), save(again.clone()));
-    let from = binlog(3, 500);
-    assert_eq!(seam.apply(Input::Saved(again)), vec![Action::Settle { from }]);
+    let before = Lsn::binlog(1, 8, 100);
+    assert_eq!(seam.apply(Input::Saved(again)), vec![Action::Settle { before }]);
     let behind = fenced_in_binlog().with(&Step::Checkpoint(binlog(3, 900)));
     let out = Seam::new(behind).apply(Input::Start(elsewhere()));
     assert!(matches!(out[..], [Action::Stream { .. }, _]), "its horizon was passed: {out:?}");

@@ -17,7 +17,7 @@ use crate::origin::Source;
 /// Writes records. Holds what the id of a line is made of.
 #[derive(Debug)]
 pub(super) struct Encoder {
-    /// `SYSTEM:DATABASE:`, escaped.
+    /// `SYSTEM:DATABASE:`, or `SYSTEM:` where one log has all databases; escaped.
     id_prefix: Vec<u8>,
     /// The emissions of one input stand side by side and share its position; this tells them apart.
     emission: Option<(Position, Option<u128>, u64)>,
@@ -26,7 +26,10 @@ pub(super) struct Encoder {
 impl Encoder {
     pub(super) fn new(source: &Source) -> Self {
         let mut id_prefix = Vec::new();
-        json::escape(&format!("{}:{}:", source.system, source.database), &mut id_prefix);
+        json::escape(&format!("{}:", source.system), &mut id_prefix);
+        if !source.database.is_empty() {
+            json::escape(&format!("{}:", source.database), &mut id_prefix);
+        }
         Self { id_prefix, emission: None }
     }
 
@@ -286,4 +289,47 @@ fn written(table: &TableName) -> String {
         }
     };
     format!("{}.{}", part(&table.namespace), part(&table.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use dovetail_core::position::Lsn;
+
+    use super::*;
+    use crate::origin::Kind;
+
+    fn line(source: &Source, transaction: TransactionId, commit: Lsn) -> String {
+        let content = bytes::Bytes::new();
+        let event = Event {
+            position: Position { commit, ordinal: 1 },
+            commit_time_micros: 7,
+            transaction: Some(transaction),
+            redelivery: false,
+            change: Change::Message { prefix: "p".into(), content, transactional: true },
+        };
+        let mut out = Vec::new();
+        Encoder::new(source).event(&event, &mut out);
+        String::from_utf8(out).expect("JSON")
+    }
+
+    #[test]
+    fn a_line_names_its_transaction_as_the_source_does() {
+        let source = |kind, system: &str, database: &str| Source {
+            kind,
+            system: system.into(),
+            database: database.into(),
+        };
+        let postgres = source(Kind::Postgres, "7301", "shop");
+        let text = line(&postgres, Xid(771).into(), Lsn::new(0x16_B374_D848));
+        let expected = r#""commit":"16/B374D848","ordinal":1},"id":"7301:shop:16/B374D848+1","ts_us":7,"xid":771,"#;
+        assert!(text.contains(expected), "{text}");
+        let mysql = source(Kind::MySql, "uuid", "");
+        let place = Lsn::binlog(0, 42, 1789);
+        let gtid = "3e11fa47-71ca-11e1-9e33-c80aa9429562:23";
+        let text = line(&mysql, TransactionId::Gtid(gtid.parse().expect("a GTID")), place);
+        let expected = format!(r#""id":"uuid:000042:1789+1","ts_us":7,"transaction":"{gtid}","#);
+        assert!(text.contains(&expected), "{text}");
+        let text = line(&mysql, TransactionId::Place(place), place);
+        assert!(text.contains(r#""transaction":"000042:1789","#), "{text}");
+    }
 }

@@ -10,10 +10,11 @@
 //! |---|---|
 //! | `op` | `read` (a row of the scan), `insert`, `update`, `delete`, `truncate`, `message`, `emit` (by a plugin) |
 //! | `table` | as the configuration writes it: `public.t`, `public."T t"`; a message has none |
-//! | `pos` | `commit`: the log position of the transaction's commit (of a scanned row: the pin); `ordinal`: from 1 inside the transaction, 0 for a scanned row |
-//! | `id` | the same whenever the same change is delivered again. `SYSTEM:DATABASE:COMMIT+ORDINAL`; of a scanned row with a digest of its key; of an emission with `/N`, its number under its input. Absent for a scanned row of a table without a key, of which nothing tells two equal rows apart |
+//! | `pos` | `commit`: the log position of the transaction's commit, of a binlog transaction its start (of a scanned row: the pin); `ordinal`: from 1 inside the transaction, 0 for a scanned row |
+//! | `id` | the same whenever the same change is delivered again. `SYSTEM:DATABASE:COMMIT+ORDINAL` (of MySQL and MariaDB without a database); of a scanned row with a digest of its key; of an emission with `/N`, its number under its input. Absent for a scanned row of a table without a key, of which nothing tells two equal rows apart |
 //! | `ts_us` | commit time in microseconds since 1970; of a scanned row the time of its view |
-//! | `xid` | the transaction, 64 bits; absent where there is none |
+//! | `xid` | PostgreSQL: the transaction, 64 bits; absent where there is none |
+//! | `transaction` | MySQL and MariaDB: its GTID, or its start where it has none, as a text |
 //! | `redelivery` | `true`, or absent |
 //! | `moved` | `true` on both halves of a key change, a delete and the next insert; otherwise absent |
 //! | `key`, `before`, `after` | columns by name; `before` holds what the log has of the old row |
