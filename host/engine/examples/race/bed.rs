@@ -1,4 +1,4 @@
-//! A server, and writers that commit as fast as it lets them.
+//! A server, writers that commit as fast as it lets them, and a monitor that looks at it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -118,6 +118,7 @@ impl Bed {
             let connection = server.connect().await?;
             writers.spawn(write(connection, number, acknowledged.clone(), orders.clone()));
         }
+        writers.spawn(watch(server.connect().await?, orders.clone()));
         let config = config(&server);
         let bed = Self { server, config, acknowledged, orders, writers };
         let all = || bed.floor().iter().all(|count| *count > 50);
@@ -164,6 +165,18 @@ async fn write(
             .exec_drop("INSERT INTO race.t VALUES (?, repeat('x', ?))", (base + id, bytes))
             .await?;
         own.store(id, Ordering::SeqCst);
+    }
+    Ok(())
+}
+
+/// Asks for the server's status again and again, as monitors do. (MariaDB keeps the place that it is about to show in one
+/// place for all sessions.)
+async fn watch(mut connection: mysql_async::Conn, orders: Arc<Orders>) -> Result<()> {
+    let mut pace = tokio::time::interval(Duration::from_millis(2));
+    while !orders.stop.load(Ordering::SeqCst) {
+        pace.tick().await;
+        let query = "SHOW GLOBAL STATUS LIKE 'binlog%'";
+        let _: Vec<(String, String)> = connection.query(query).await?;
     }
     Ok(())
 }

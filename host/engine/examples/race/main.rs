@@ -6,7 +6,7 @@
 //! race --pins 25                                     every order on every server that is installed
 //! ```
 //!
-//! Six writers commit single rows with ids of their own. For every pin the harness keeps where the stream would start,
+//! Six writers commit single rows with ids of their own, and a monitor looks at the server's status. For every pin the harness keeps where the stream would start,
 //! what the fence says, and which ids the views show. When all pins are taken, the server's log is read by another
 //! reader than the engine's, and every id near a pin is judged:
 //!
