@@ -111,7 +111,7 @@ pipes/shop.yaml:15:17: plugins[0].on_failure: `stop` is not halt or skip
 pipes/shop.yaml:16:23: plugins[0].limits.memory: `64` is not a size from 64KiB to 4GiB
 pipes/shop.yaml:18:14: outlets.replica.sqlite.path: missing, expected a file
 pipes/shop.yaml:18:24: outlets.replica.sqlite.file: unknown key; expected path
-pipes/shop.yaml:19:3: outlets.copy: needs exactly one kind, expected one of stdout, file, sqlite, postgres or discard
+pipes/shop.yaml:19:3: outlets.copy: needs exactly one kind, expected one of stdout, file, sqlite, postgres, mysql, mariadb or discard
 pipes/shop.yaml:21:8: state: the environment variable STATE is not set";
     assert_eq!(check(text).expect_err("wrong in many ways"), expected);
 }
@@ -138,7 +138,7 @@ fn single_problems_say_what_is_expected() {
         (
             "sqlite:",
             "sqllite:",
-            "15:14: outlets.replica.sqllite: is no kind of outlet, expected one of stdout, file, sqlite, postgres or discard",
+            "15:14: outlets.replica.sqllite: is no kind of outlet, expected one of stdout, file, sqlite, postgres, mysql, mariadb or discard",
         ),
         (
             "{ stdout: }",

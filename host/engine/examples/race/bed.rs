@@ -80,9 +80,19 @@ pub(crate) struct Bed {
     pub(crate) config: MySql,
     /// Per writer: how many of its rows are committed for certain.
     acknowledged: Arc<[AtomicI64; WRITERS]>,
-    stop: Arc<AtomicBool>,
+    orders: Arc<Orders>,
     writers: JoinSet<Result<()>>,
 }
+
+/// What the writers are told.
+#[derive(Default)]
+struct Orders {
+    stop: AtomicBool,
+    large: AtomicBool,
+}
+
+/// Takes milliseconds to log, so that much happens while a commit is under way.
+const LARGE_BYTES: usize = 200_000;
 
 impl Bed {
     pub(crate) async fn start(plan: &Plan) -> Result<Self> {
@@ -97,19 +107,19 @@ impl Bed {
         let mut connection = server.connect().await?;
         let statements = [
             "CREATE DATABASE race",
-            "CREATE TABLE race.t (id bigint PRIMARY KEY)",
+            "CREATE TABLE race.t (id bigint PRIMARY KEY, pad mediumblob NOT NULL)",
             "CREATE TABLE race.own (id int PRIMARY KEY, touched bigint NOT NULL)",
         ];
         execute(&mut connection, &statements).await?;
         let acknowledged: Arc<[AtomicI64; WRITERS]> = Arc::default();
-        let stop = Arc::new(AtomicBool::new(false));
+        let orders = Arc::new(Orders::default());
         let mut writers = JoinSet::new();
         for number in 0..WRITERS {
             let connection = server.connect().await?;
-            writers.spawn(write(connection, number, acknowledged.clone(), stop.clone()));
+            writers.spawn(write(connection, number, acknowledged.clone(), orders.clone()));
         }
         let config = config(&server);
-        let bed = Self { server, config, acknowledged, stop, writers };
+        let bed = Self { server, config, acknowledged, orders, writers };
         let all = || bed.floor().iter().all(|count| *count > 50);
         until("every writer to write", PATIENCE, async || Ok(all().then_some(()))).await?;
         Ok(bed)
@@ -122,9 +132,14 @@ impl Bed {
         })
     }
 
+    /// Whether rows are large from now on. In the orders that lose, more is lost then.
+    pub(crate) fn write_large_rows(&self, large: bool) {
+        self.orders.large.store(large, Ordering::SeqCst);
+    }
+
     /// Ends the writers.
     pub(crate) async fn stop(mut self) -> Result<Server> {
-        self.stop.store(true, Ordering::SeqCst);
+        self.orders.stop.store(true, Ordering::SeqCst);
         while let Some(ended) = self.writers.join_next().await {
             ended.context("a writer panicked")??;
         }
@@ -136,15 +151,18 @@ async fn write(
     mut connection: mysql_async::Conn,
     number: usize,
     acknowledged: Arc<[AtomicI64; WRITERS]>,
-    stop: Arc<AtomicBool>,
+    orders: Arc<Orders>,
 ) -> Result<()> {
     let own = acknowledged.get(number).context("a count of its own")?;
     let base = i64::try_from(number)? * IDS;
     for id in 1.. {
-        if stop.load(Ordering::SeqCst) {
+        if orders.stop.load(Ordering::SeqCst) {
             break;
         }
-        connection.exec_drop("INSERT INTO race.t VALUES (?)", (base + id,)).await?;
+        let bytes = if orders.large.load(Ordering::SeqCst) { LARGE_BYTES } else { 0 };
+        connection
+            .exec_drop("INSERT INTO race.t VALUES (?, repeat('x', ?))", (base + id, bytes))
+            .await?;
         own.store(id, Ordering::SeqCst);
     }
     Ok(())

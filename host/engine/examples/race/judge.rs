@@ -14,6 +14,8 @@ use crate::order::{BELOW, Sample, Stream, lsn};
 /// How far past the last row that a view shows rows are looked at. Further ones were written much later.
 const BEYOND: i64 = 30;
 
+const EXAMPLES: usize = 6;
+
 /// Every committed row, by its id.
 pub(crate) struct Log {
     rows: HashMap<i64, Committed>,
@@ -35,15 +37,18 @@ pub(crate) struct Found {
     doubled: u64,
     /// As doubled, where the fence does not claim to be exact; the engine flags these.
     flagged: u64,
+    /// Shown by one connection of a view and not by another; counted as lost or doubled by what each connection shows.
     split: u64,
+    /// Some of what must not be.
+    examples: Vec<String>,
     /// Shown, but starting behind the horizon, or not in the log at all.
     misplaced: u64,
 }
 
 impl Found {
     pub(crate) fn is_clean(&self) -> bool {
-        let Self { judged, lost, doubled, split, misplaced, .. } = self;
-        *judged > 0 && lost + doubled + split + misplaced == 0
+        let Self { judged, lost, doubled, misplaced, .. } = self;
+        *judged > 0 && lost + doubled + misplaced == 0
     }
 }
 
@@ -98,24 +103,42 @@ impl Log {
             return;
         };
         found.judged += 1;
-        if views > 0 && views < sample.shown.len() {
-            found.split += 1;
-            return;
-        }
-        let shown = views > 0;
         let streamed = sample.stream.brings(row);
         let held = sample.fence.as_ref();
         let held = held.is_some_and(|fence| fence.contains(&row.transaction, row.start));
         let emitted = streamed && !held;
-        match (shown, emitted) {
-            (false, false) => found.lost += 1,
-            (true, true) if sample.exact => found.doubled += 1,
-            (true, true) => found.flagged += 1,
-            _ => {}
+        if views < sample.shown.len() && !emitted {
+            found.lost += 1;
+            found.example("lost", id, row, sample);
+        } else if views > 0 && emitted && sample.exact {
+            found.doubled += 1;
+            found.example("doubled", id, row, sample);
+        } else if views > 0 && emitted {
+            found.flagged += 1;
         }
-        if shown && sample.horizon.is_some_and(|horizon| row.start >= horizon && streamed && held) {
+        found.split += u64::from(views > 0 && views < sample.shown.len());
+        if views > 0 && held && sample.horizon.is_some_and(|horizon| row.start >= horizon) {
             found.misplaced += 1;
         }
+    }
+}
+
+impl Found {
+    fn example(&mut self, what: &str, id: i64, row: &Committed, sample: &Sample) {
+        if self.examples.len() < EXAMPLES {
+            let shown: Vec<_> = sample.shown.iter().map(|ids| ids.contains(&id)).collect();
+            let Committed { start, transaction } = row;
+            let stream = &sample.stream;
+            let fence = sample.fence.as_ref().map(ToString::to_string);
+            self.examples.push(format!(
+                "{what}: row {id} of {transaction} at {start}, shown {shown:?}, stream {stream:?}, fence {fence:?}"
+            ));
+        }
+    }
+
+    /// What went wrong, for orders in which nothing may.
+    pub(crate) fn examples(&self) -> &[String] {
+        &self.examples
     }
 }
 

@@ -87,6 +87,7 @@ pub(crate) struct Sample {
 }
 
 /// Which transactions are streamed.
+#[derive(Debug)]
 pub(crate) enum Stream {
     /// Those that start here or later.
     From(Lsn),

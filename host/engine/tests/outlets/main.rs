@@ -2,6 +2,7 @@
 
 mod definitions;
 mod durability;
+mod kinds;
 mod lost_replies;
 mod mysql;
 mod refusals;

@@ -9,7 +9,7 @@ use dovetail::config;
 use dovetail::origin::{self, Origin, Source};
 use dovetail::outlet::{Delivery, Error, Landed, Outlet};
 use dovetail_core::decode::print::{self, Printed};
-use dovetail_core::schema::{Kind, Relation};
+use dovetail_core::schema::{Column, Kind, Relation};
 use dovetail_core::value::Value;
 use dovetail_tests::mysql;
 use dovetail_tests::postgres::{PASSWORD, Server, Version};
@@ -160,8 +160,11 @@ impl Database {
 }
 
 pub(crate) fn origin() -> Origin {
-    let source =
-        Source { kind: origin::Kind::Postgres, system: "7301".into(), database: "shop".into() };
+    origin_of(origin::Kind::Postgres)
+}
+
+pub(crate) fn origin_of(kind: origin::Kind) -> Origin {
+    let source = Source { kind, system: "7301".into(), database: "shop".into() };
     Origin { pipeline: "test".into(), source }
 }
 
@@ -308,7 +311,7 @@ impl Subject {
         let sql = format!("SELECT {} FROM \"{}\"", names.join(", "), relation.table.name);
         let mut statement = connection.prepare(&sql).expect("a table with these columns");
         let read = |row: &rusqlite::Row<'_>| {
-            let cell = |(index, column): (usize, &dovetail_core::schema::Column)| {
+            let cell = |(index, column): (usize, &Column)| {
                 row.get_ref(index).map(|cell| sqlite_text(column.kind, cell))
             };
             relation.columns.iter().enumerate().map(cell).collect()
@@ -338,7 +341,16 @@ impl Subject {
         let rows: Vec<mysql_async::Row> = connection.exec(&sql, ()).await.expect(&sql);
         let row = |row: mysql_async::Row| {
             let cells = row.unwrap().into_iter().zip(&relation.columns);
-            cells.map(|(cell, column)| mysql_text(column.kind, cell)).collect()
+            let text = |(cell, column): (mysql_async::Value, &Column)| match cell {
+                mysql_async::Value::Bytes(bytes) if column.type_name.starts_with("bit(") => {
+                    let bits: String = bytes.iter().map(|byte| format!("{byte:08b}")).collect();
+                    let length = column.type_name.trim_matches(|c: char| !c.is_ascii_digit());
+                    let length: usize = length.parse().expect("a length");
+                    Some(bits[bits.len() - length..].to_owned())
+                }
+                cell => mysql_text(column.kind, cell),
+            };
+            cells.map(text).collect()
         };
         rows.into_iter().map(row).collect()
     }
@@ -391,7 +403,7 @@ impl Subject {
             }
         }
         let text = |row: &BTreeMap<String, serde_json::Value>| {
-            let cell = |column: &dovetail_core::schema::Column| {
+            let cell = |column: &Column| {
                 json_text(column.kind, row.get(&column.name).expect("every column"))
             };
             relation.columns.iter().map(cell).collect()
@@ -409,7 +421,8 @@ pub(crate) async fn write(
     outlet: &mut Outlet,
     group: impl IntoIterator<Item = Delivery>,
 ) -> Vec<Landed> {
-    try_write(outlet, group).await.expect("a write that succeeds")
+    let written = try_write(outlet, group).await;
+    written.unwrap_or_else(|error| panic!("a write that succeeds: {error:?}"))
 }
 
 pub(crate) async fn try_write(
@@ -471,7 +484,8 @@ fn mysql_text(kind: Kind, cell: mysql_async::Value) -> Option<String> {
             Cell::Date(year, month, day, hours, minutes, seconds, micros),
         ) => {
             let clock = clock(hours.into(), minutes, seconds, micros);
-            let zone = if kind == Kind::TimestampTz { "+00" } else { "" };
+            // A zero date has none.
+            let zone = if kind == Kind::TimestampTz && month > 0 { "+00" } else { "" };
             format!("{year:04}-{month:02}-{day:02} {clock}{zone}")
         }
         (Kind::Time, Cell::Time(negative, days, hours, minutes, seconds, micros)) => {

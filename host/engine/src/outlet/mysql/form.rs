@@ -13,6 +13,8 @@ use mysql_async::Value as Bound;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     Integer,
+    /// As text, a 0 would be the year 2000.
+    Year,
     Decimal {
         digits: usize,
         scale: usize,
@@ -44,7 +46,7 @@ pub(super) enum Form {
     Json,
     /// Geometry and vectors: in the server's own form.
     Opaque,
-    /// Labels, years, addresses: the server judges their text.
+    /// Labels, addresses: the server judges their text.
     Printed,
 }
 
@@ -90,6 +92,7 @@ impl Form {
                 let digits = number().unwrap_or(10);
                 Self::Decimal { digits, scale: number().unwrap_or(0) }
             }
+            "year" => Self::Year,
             "float" => Self::Float,
             "double" => Self::Double,
             "bit" => Self::Bit,
@@ -118,7 +121,7 @@ impl Form {
             return Ok(Bound::NULL);
         }
         match self {
-            Self::Integer => integer(value),
+            Self::Integer | Self::Year => integer(value),
             Self::Decimal { digits, scale } => {
                 let text = finite(value)?;
                 fits(&text, digits, scale)?;

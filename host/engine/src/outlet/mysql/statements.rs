@@ -99,6 +99,13 @@ struct Target {
     there: There,
 }
 
+impl Target {
+    /// A parameter that is stored. What is sent as text would be read as text: a vector as a list of numbers.
+    fn place(&self) -> &'static str {
+        if self.there.form == Form::Opaque { "CAST(? AS BINARY)" } else { "?" }
+    }
+}
+
 /// A table with the statements that its rows take.
 #[derive(Debug)]
 pub(super) struct Table {
@@ -175,7 +182,8 @@ impl Table {
     /// Writes rows, whatever was under their keys. Parameters: every column of each.
     pub(super) fn put(&self, rows: usize) -> String {
         let names: Vec<_> = self.columns.iter().map(|target| target.quoted.as_str()).collect();
-        let places = format!("({})", vec!["?"; names.len()].join(", "));
+        let places: Vec<_> = self.columns.iter().map(Target::place).collect();
+        let places = format!("({})", places.join(", "));
         let insert = format!(
             "INSERT INTO {} ({}) VALUES {}",
             self.quoted,
@@ -222,7 +230,7 @@ impl Table {
     /// key, or every column.
     pub(super) fn change(&self, columns: &[usize]) -> String {
         let assigned: Vec<_> =
-            self.of(columns).map(|target| format!("{} = ?", target.quoted)).collect();
+            self.of(columns).map(|it| format!("{} = {}", it.quoted, it.place())).collect();
         let (found, limit) = if self.relation.has_key() {
             (self.equal(&self.relation.key, "="), "")
         } else {
@@ -237,7 +245,9 @@ impl Table {
 
     fn equal(&self, columns: &[usize], operator: &str) -> String {
         let term = |target: &Target| match target.there.form {
-            Form::Opaque => format!("CAST({} AS BINARY) {operator} ?", target.quoted),
+            Form::Opaque => {
+                format!("CAST({} AS BINARY) {operator} {}", target.quoted, target.place())
+            }
             _ => format!("{} {operator} {}", target.quoted, self.place(target)),
         };
         self.of(columns).map(term).collect::<Vec<_>>().join(" AND ")
@@ -249,7 +259,7 @@ impl Table {
         match target.there.form {
             Form::Decimal { digits, scale } => format!("CAST(? AS DECIMAL({digits},{scale}))"),
             Form::Json if !self.version.maria_db => "CAST(? AS JSON)".to_owned(),
-            _ => "?".to_owned(),
+            _ => target.place().to_owned(),
         }
     }
 

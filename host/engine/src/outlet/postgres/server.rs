@@ -107,13 +107,16 @@ impl Server {
     ) -> Result<u64, Error> {
         let refused = |error: tokio_postgres::Error| {
             let what = format!("write to table {table} of the outlet");
-            failed(match error.code() {
-                Some(code) => {
-                    let message = "its message may repeat a row, and is left out".to_owned();
-                    Failure::server(what, ServerError { code: code.code().to_owned(), message })
-                }
-                None => Failure::sql(what, error),
-            })
+            let Some(code) = error.code() else { return failed(Failure::sql(what, error)) };
+            let message = "its message may repeat a row, and is left out".to_owned();
+            let report = ServerError { code: code.code().to_owned(), message };
+            // A zero date of MySQL's, a number too large for the operator's own type.
+            if report.code.starts_with("22") {
+                let remedy = "a value does not fit the type of its column there: give the column another type (text takes \
+                              what the source prints) and start again, or let a plugin change the value";
+                return Error::definite_because(what, remedy, report);
+            }
+            failed(Failure::server(what, report))
         };
         let statement = match self.statements.get(sql) {
             Some(statement) => statement.clone(),
