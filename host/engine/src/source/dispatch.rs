@@ -175,11 +175,7 @@ impl Source {
     ) -> Result<Stream, Failure> {
         match self {
             Self::Postgres(source) => Ok(Stream::Postgres(source.stream(from, known).await?)),
-            Self::MySql(_) => Err(mysql::failure::Failure::definite(
-                "stream the binary log",
-                "this build has no reader for it",
-            )
-            .into()),
+            Self::MySql(source) => Ok(Stream::MySql(source.stream(from).await?)),
         }
     }
 }
@@ -339,6 +335,7 @@ impl Scan {
 /// A running stream. Dropped, it just ends.
 pub enum Stream {
     Postgres(postgres::stream::Stream),
+    MySql(mysql::stream::Stream),
 }
 
 impl Stream {
@@ -349,6 +346,7 @@ impl Stream {
     pub async fn next(&mut self) -> Result<Item, Failure> {
         match self {
             Self::Postgres(stream) => Ok(stream.next().await?),
+            Self::MySql(stream) => Ok(stream.next().await?),
         }
     }
 
@@ -356,6 +354,7 @@ impl Stream {
     pub fn acknowledge(&self, position: Saved<Lsn>) {
         match self {
             Self::Postgres(stream) => stream.acknowledge(position),
+            Self::MySql(stream) => stream.acknowledge(position),
         }
     }
 
@@ -366,6 +365,7 @@ impl Stream {
     pub async fn close(self) -> Result<(), Failure> {
         match self {
             Self::Postgres(stream) => Ok(stream.close().await?),
+            Self::MySql(stream) => Ok(stream.close().await?),
         }
     }
 }

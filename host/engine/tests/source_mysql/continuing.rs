@@ -1,6 +1,6 @@
 //! Whether the log is still the one that a position is of.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use dovetail::config::Rung;
 use dovetail::source::mysql::note::Note;
 use dovetail::source::mysql::pin::Pin;

@@ -55,6 +55,7 @@ fn source(server: &Server) -> MySql {
         own_table: None,
         pin_timeout: Duration::from_secs(10),
         threads_running_max: 50,
+        ignore_cascades: false,
     }
 }
 

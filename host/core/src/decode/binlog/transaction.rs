@@ -35,7 +35,7 @@ use bytes::Bytes;
 
 pub use self::error::Error;
 use self::prepared::{Held, Prepared};
-use super::event::{Decoder, InvalidEvent};
+use super::event::{Decoder, Event as LogEvent, InvalidEvent};
 use super::format::Format;
 use super::images::{Image, Images};
 use super::payload::Payload;
@@ -181,6 +181,19 @@ impl Builder {
     /// An event as the server sent it, whole: behind a [`Step::Done`], or first.
     pub fn give(&mut self, event: Bytes) {
         self.work.given = Some(event);
+    }
+
+    /// Moves behind an event that is before the position, and not wanted.
+    ///
+    /// # Errors
+    /// When it cannot be one of this log.
+    pub fn pass_over(&mut self, event: &Bytes) -> Result<(), Error> {
+        let (header, decoded) = self.decoder.decode(event)?;
+        self.place.pass(&header)?;
+        if let LogEvent::Rotate { file, offset } = decoded {
+            self.place.rotate(file, offset, header.is_logged())?;
+        }
+        Ok(())
     }
 
     /// Appends the changes of what was given, as many as belong into memory at once.

@@ -13,7 +13,6 @@ use std::sync::Arc;
 use dovetail_core::decode::mysql::{ColumnDefinition, DataType, Server};
 use dovetail_core::schema::{Column, Initial, Kind, Relation, RelationId, TableName};
 use mysql_async::Row;
-use xxhash_rust::xxh3::xxh3_64;
 
 use super::connection::Session;
 use super::failure::Failure;
@@ -39,13 +38,6 @@ pub(super) struct Order {
     pub(super) columns: Vec<usize>,
     /// Of each, `COLLATION_NAME`; `None` for what is not text.
     pub(super) collations: Vec<Option<String>>,
-}
-
-/// The number that a table goes by within the engine.
-pub fn relation_id(table: &TableName) -> RelationId {
-    let name = format!("{}\0{}", table.namespace, table.name);
-    let [a, b, c, d, ..] = xxh3_64(name.as_bytes()).to_be_bytes();
-    RelationId(u32::from_be_bytes([a, b, c, d]))
 }
 
 /// The given tables, in their order.
@@ -101,7 +93,7 @@ pub async fn table(session: &mut Session, name: &TableName) -> Result<Option<Tab
         order(&key.name, columns, &described)
     });
     let columns = described.iter().map(Described::column).collect();
-    let relation = Relation::new(relation_id(name), name.clone(), columns, key);
+    let relation = Relation::new(RelationId::of_name(name), name.clone(), columns, key);
     let definitions = described.into_iter().map(|it| it.definition).collect();
     Ok(Some(Table { relation: Arc::new(relation), definitions, order, rows_estimate }))
 }

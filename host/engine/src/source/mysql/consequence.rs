@@ -2,11 +2,19 @@
 
 use super::pin;
 use super::scan;
+use super::stream;
 use super::view;
 use crate::source::failure::{Failure, PinError, ScanError, ViewError};
 
 impl From<pin::PinError> for Failure {
     fn from(error: pin::PinError) -> Self {
+        let is_transient = error.is_transient();
+        Self::of(error, is_transient)
+    }
+}
+
+impl From<stream::StreamError> for Failure {
+    fn from(error: stream::StreamError) -> Self {
         let is_transient = error.is_transient();
         Self::of(error, is_transient)
     }

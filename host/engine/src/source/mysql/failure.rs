@@ -21,6 +21,8 @@ pub(crate) mod code {
     /// The table was redefined after the view was opened.
     pub(crate) const TABLE_DEFINITION_CHANGED: u16 = 1412;
     pub(crate) const SYNTAX: u16 = 1064;
+    /// The server's general error of a log that it cannot send; its text says why.
+    pub(crate) const LOG_CANNOT_BE_SENT: u16 = 1236;
     /// No lock, and `NOWAIT` was asked for.
     pub(crate) const LOCK_NOWAIT: u16 = 3572;
 }

@@ -34,24 +34,24 @@ pub struct Note {
 impl Note {
     /// Nothing but how it was pinned.
     pub(super) fn of(rung: Rung) -> Self {
-        Self { rung, server: None, gtids: None, gtid_state: None, footprint: None }
+        Self { at: Lsn::ZERO, rung, server: None, gtids: None, gtid_state: None, footprint: None }
     }
 
     /// What was known at a position.
-    pub(super) fn with(self, gtids: &Gtids, footprint: Option<Footprint>) -> Self {
+    pub(super) fn with(self, at: Lsn, gtids: &Gtids, footprint: Option<Footprint>) -> Self {
         let (gtids, gtid_state) = match gtids {
             Gtids::None => (None, None),
             Gtids::Set(set) => (Some(set.clone()), None),
-            Gtids::State(state) => (None, Some(state.to_string())),
+            Gtids::State(state) => (None, Some(state.clone())),
         };
-        Self { gtids, gtid_state, footprint, ..self }
+        Self { at, gtids, gtid_state, footprint, ..self }
     }
 
     pub(super) fn committed(&self) -> Gtids {
-        match (&self.gtids, self.gtid_state.as_deref().map(str::parse)) {
+        match (&self.gtids, &self.gtid_state) {
             (Some(set), _) => Gtids::Set(set.clone()),
-            (None, Some(Ok(state))) => Gtids::State(state),
-            (None, _) => Gtids::None,
+            (None, Some(state)) => Gtids::State(state.clone()),
+            (None, None) => Gtids::None,
         }
     }
 
@@ -67,8 +67,6 @@ impl Note {
 
 #[cfg(test)]
 mod tests {
-    use dovetail_core::position::Lsn;
-
     use super::*;
 
     #[test]
@@ -82,7 +80,7 @@ mod tests {
             Gtids::State("0-1-42,7-2-3".parse().unwrap()),
         ] {
             let note = Note { server: Some("a".into()), ..Note::of(Rung::Gtid) };
-            let note = note.with(&gtids, footprint);
+            let note = note.with(Lsn::binlog(0, 3, 531), &gtids, footprint);
             let read = Note::parse(&note.to_text()).expect("one of ours");
             assert_eq!(read, note);
             assert_eq!(read.committed(), gtids);
@@ -91,7 +89,8 @@ mod tests {
 
     #[test]
     fn a_note_of_an_older_engine_is_read() {
-        let note = Note::parse(r#"{"rung":"snapshot","gtid_state":"0-1-42"}"#).expect("sound");
+        let note = Note::parse(r#"{"at":"000003:531","rung":"snapshot","gtid_state":"0-1-42"}"#)
+            .expect("sound");
         assert_eq!(note.footprint, None);
         assert_eq!(note.committed(), Gtids::State("0-1-42".parse().unwrap()));
         assert_eq!(Note::parse("{}"), None);

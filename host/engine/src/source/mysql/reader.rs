@@ -287,13 +287,10 @@ pub(super) fn is_fatal(source: Option<&super::stream::Cause>) -> bool {
 
 /// Whether an event is one of a file, and not made up for the reader.
 pub(super) fn is_in_the_log(event: &[u8]) -> bool {
-    header::header(event).is_ok_and(|header| header.end != 0 && !header.is_artificial())
-        && !is_heartbeat(event)
-}
-
-fn is_heartbeat(event: &[u8]) -> bool {
     let header = header::header(event);
-    header.is_ok_and(|header| matches!(header.kind, kind::HEARTBEAT | kind::HEARTBEAT_V2))
+    header.is_ok_and(|header| {
+        header.is_logged() && !matches!(header.kind, kind::HEARTBEAT | kind::HEARTBEAT_V2)
+    })
 }
 
 /// Where the event starts whose end is `end`, or with which the log left `before` for another file.

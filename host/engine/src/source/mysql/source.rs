@@ -7,20 +7,19 @@ use std::collections::BTreeMap;
 
 use dovetail_core::fence::Mark;
 use dovetail_core::position::Lsn;
-use dovetail_core::schema::TableName;
-use dovetail_core::seam::{Continuity, Log as LogSeen, Mode, Record, Recorded, Start};
+use dovetail_core::schema::{RelationId, TableName};
+use dovetail_core::seam::{Log as LogSeen, Mode, Record, Recorded, Start};
 use tracing::{info, warn};
 
 use super::catalog;
 use super::connection::Session;
-use super::continuity::{Gtids, Known, Log};
 use super::failure::Failure;
 use super::note::Note;
 use super::pin::{self, Pin, PinError};
 use super::preflight;
 use super::server;
+use super::stream::{self, Look, Notebook, Stream, StreamError};
 use super::view::{View, ViewError};
-use super::wire::{Wire, malformed};
 use crate::config::{MySql, MySqlKind, Rung, SnapshotMode};
 use crate::origin::{Kind, Origin};
 use crate::source::Wanted;
@@ -33,6 +32,10 @@ pub struct Source {
     system: String,
     pinned: Option<Note>,
     checkpoint: Option<Note>,
+    /// Of the server's positions; see [`start`](Self::start).
+    epoch: u32,
+    /// Of the latest stream.
+    notebook: Option<Notebook>,
 }
 
 impl Source {
@@ -59,7 +62,8 @@ impl Source {
             Some(server) => server,
             None => server::identity(&mut session).await?,
         };
-        Ok(Self { config: config.clone(), system, pinned, checkpoint })
+        let epoch = checkpoint.as_ref().or(pinned.as_ref()).map_or(0, |note| note.at.epoch());
+        Ok(Self { config: config.clone(), system, pinned, checkpoint, epoch, notebook: None })
     }
 
     pub fn config(&self) -> &MySql {
@@ -95,51 +99,43 @@ impl Source {
         preflight::inspect(&mut session, &self.config, &due).await
     }
 
-    /// What the seam has to know before anything is done.
+    /// What the seam has to know before anything is done. Where the log goes on at another server its positions are of an
+    /// epoch past every one that is recorded, here or at the outlet.
     ///
     /// # Errors
     /// When the server cannot be asked.
-    pub async fn start(&self, mode: SnapshotMode, recorded: Recorded) -> Result<Start, Failure> {
+    pub async fn start(
+        &mut self,
+        mode: SnapshotMode,
+        recorded: Recorded,
+    ) -> Result<Start, StreamError> {
         let mut session = Session::open(&self.config.server).await?;
         let mut tables = BTreeMap::new();
         for name in &self.config.tables {
             let there = catalog::exists(&mut session, name).await?;
-            tables.insert(name.clone(), there.then(|| catalog::relation_id(name)));
+            tables.insert(name.clone(), there.then(|| RelationId::of_name(name)));
         }
         let mode = match mode {
             SnapshotMode::Initial => Mode::Initial,
             SnapshotMode::Always => Mode::Always,
             SnapshotMode::Never => Mode::Never,
         };
-        let (first, continuity) = self.continuity().await?;
+        let notes = [&self.checkpoint, &self.pinned].into_iter().flatten();
+        let recorded_at = match recorded {
+            Recorded::At(at) => Some(at),
+            Recorded::Unkept | Recorded::Empty => None,
+        };
+        let used = notes.clone().map(|note| note.at).chain(recorded_at).map(Lsn::epoch).max();
+        let next_epoch = used.unwrap_or(0).saturating_add(1);
+        let at = notes.max_by_key(|note| note.at).map(|note| (note.at, Some(note)));
+        let Look { continuity, epoch, first, .. } =
+            stream::look(&self.config, at, next_epoch).await?;
+        self.epoch = epoch;
         // Last, so that it is at or past every position that was read before.
         let end = server::log_end(&mut session).await?;
-        let log_end = server::numbered(&end, self.epoch(), "read the end of the log")?;
+        let log_end = server::numbered(&end, self.epoch, "read the end of the log")?;
         let log = LogSeen::Files { first, continuity };
         Ok(Start { tables, mode, log, outlet: recorded, log_end })
-    }
-
-    /// Where the oldest file begins, and whether the log is the one that this pipeline stands in.
-    async fn continuity(&self) -> Result<(Lsn, Continuity), Failure> {
-        let mut wire = Wire::open(&self.config.server).await?;
-        let log = Log::read(&mut wire, self.config.kind).await?;
-        let first = log.first(self.epoch()).ok_or_else(malformed)?;
-        let Some(note) = self.checkpoint.as_ref().or(self.pinned.as_ref()) else {
-            return Ok((first, Continuity::Same));
-        };
-        let gtids = match (&note.gtids, &note.gtid_state) {
-            (Some(gtids), _) => Gtids::Set(gtids.clone()),
-            (None, Some(state)) => Gtids::State(state.clone()),
-            (None, None) => Gtids::None,
-        };
-        let known = Known { at: note.at, server: note.server.clone(), gtids };
-        Ok((first, log.judge(&known)))
-    }
-
-    /// Counts the servers that positions are of.
-    fn epoch(&self) -> u32 {
-        let note = self.checkpoint.as_ref().or(self.pinned.as_ref());
-        note.map_or(0, |note| note.at.epoch())
     }
 
     /// Where the server writes its log now.
@@ -149,7 +145,7 @@ impl Source {
     pub async fn flushed(&self) -> Result<Lsn, Failure> {
         let mut session = Session::open(&self.config.server).await?;
         let end = server::log_end(&mut session).await?;
-        server::numbered(&end, self.epoch(), "read the end of the log")
+        server::numbered(&end, self.epoch, "read the end of the log")
     }
 
     /// # Errors
@@ -183,7 +179,7 @@ impl Source {
             error => Failure::definite(error.to_string(), "`dovetail check` says more"),
         })?;
         let view =
-            View::later(&self.config, rung, self.epoch(), &wanted.tables, wanted.workers).await?;
+            View::later(&self.config, rung, self.epoch, &wanted.tables, wanted.workers).await?;
         if !view.is_exact() {
             warn!(
                 horizon = %view.horizon(),
@@ -202,9 +198,23 @@ impl Source {
         Ok(pin::choose(&self.config, &mut session).await?.rung)
     }
 
-    /// What is kept with this position, where it is the pin's.
+    /// What has to be kept with this position.
     pub fn note(&self, at: Lsn) -> Option<String> {
-        self.pinned.as_ref().filter(|note| note.at == at).map(Note::to_text)
+        let pinned = self.pinned.as_ref().filter(|note| note.at == at).map(Note::to_text);
+        pinned.or_else(|| Some(self.notebook.as_ref()?.note(at).to_text()))
+    }
+
+    /// Streams what starts at or after a position.
+    ///
+    /// # Errors
+    /// As [`Stream::open`].
+    pub async fn stream(&mut self, from: Lsn) -> Result<Stream, StreamError> {
+        let mut notes = [&self.checkpoint, &self.pinned].into_iter().flatten();
+        let note = notes.find(|note| note.at == from);
+        let start = stream::Start { from, note, epoch: self.epoch };
+        let stream = Stream::open(&self.config, start).await?;
+        self.notebook = Some(stream.notebook());
+        Ok(stream)
     }
 }
 

@@ -14,6 +14,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dovetail_core::decode::binlog::transaction::{self, Builder};
+use dovetail_core::fence::Fence;
 use dovetail_core::position::Lsn;
 use dovetail_core::schema::TableName;
 use dovetail_core::seam::Continuity;
@@ -96,7 +97,7 @@ impl Notebook {
     pub fn note(&self, at: Lsn) -> Note {
         let mut trail = self.trail.lock().unwrap_or_else(PoisonError::into_inner);
         let (gtids, footprint) = trail.at(at);
-        self.note.clone().with(gtids, footprint)
+        self.note.clone().with(at, gtids, footprint)
     }
 }
 
@@ -252,6 +253,7 @@ async fn begin(
         captured: source.tables.iter().map(|table| fold(table, folds_names)).collect(),
         folds_names,
         prepared_bytes_max: PREPARED_BYTES_MAX,
+        view: plan.view,
     });
     if let Some(passed) = plan.passed {
         pass(&mut dump, &mut builder, plan.from, passed).await?;
@@ -266,6 +268,8 @@ struct Plan {
     from: Lsn,
     /// Events before the position come first.
     passed: Option<Passed>,
+    /// The set of a pin that is a lower bound: what is in it is in every view.
+    view: Option<Fence>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -286,7 +290,7 @@ fn plan(log: &Log, start: Start<'_>) -> Result<Plan, StreamError> {
         Continuity::Elsewhere if epoch > from.epoch() => {
             let origin =
                 behind(gtids).ok_or_else(|| lost("nothing is known beside its position"))?;
-            return Ok(Plan { origin, from: Lsn::binlog(epoch, 0, 0), passed: None });
+            return Ok(Plan { origin, from: Lsn::binlog(epoch, 0, 0), passed: None, view: None });
         }
         // It was another one when the pipeline looked; the next attempt looks again.
         Continuity::Elsewhere => {
@@ -305,23 +309,21 @@ fn plan(log: &Log, start: Start<'_>) -> Result<Plan, StreamError> {
     }
     let footprint = note.and_then(|note| note.footprint);
     let is_lower_bound = note.is_some_and(|note| note.rung == Rung::Gtid) && footprint.is_none();
-    let by_gtids = match gtids {
-        Gtids::Set(set) if is_lower_bound => Some(Origin::Gtids(set.clone())),
-        _ => None,
-    };
-    // Even where the server would find the set elsewhere: the position says from where on it was promised to keep it.
+    // Even where the server would find the set: the position says from where on the log was promised to be there.
     let place = log.place(from).ok_or_else(|| lost("it has removed the log of some of them"))?;
-    let (origin, passed) = match by_gtids {
-        Some(origin) => (origin, None),
-        None => match footprint.and_then(|known| Some((log.place(known.start)?, known))) {
-            Some((place, known)) => (Origin::Place(place), Some(Passed::Known(known))),
-            None => {
-                let is_beyond = u32::try_from(place.offset).is_err();
-                (Origin::Place(place), is_beyond.then_some(Passed::Any))
-            }
-        },
+    if let (Gtids::Set(set), true) = (gtids, is_lower_bound) {
+        let view = Some(Fence::Gtids(set.clone()));
+        return Ok(Plan { origin: Origin::Gtids(set.clone()), from, passed: None, view });
+    }
+    let known = footprint.and_then(|known| Some((log.place(known.start)?, known)));
+    let (place, passed) = match known {
+        Some((place, known)) => (place, Some(Passed::Known(known))),
+        None => {
+            let is_beyond = u32::try_from(place.offset).is_err();
+            (place, is_beyond.then_some(Passed::Any))
+        }
     };
-    Ok(Plan { origin, from, passed })
+    Ok(Plan { origin: Origin::Place(place), from, passed, view: None })
 }
 
 /// Everything but these.
