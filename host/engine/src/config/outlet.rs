@@ -135,11 +135,16 @@ fn same_place(one: &Outlet, other: &Outlet) -> bool {
 }
 
 fn feeds_itself(outlet: &Outlet, source: &Source) -> bool {
-    let (Outlet::Postgres { server, schema }, Source::Postgres(source)) = (outlet, source) else {
-        return false;
-    };
-    let captured = |schema: &String| source.tables.iter().any(|table| table.namespace == *schema);
-    server.same_database(&source.server) && schema.as_ref().is_none_or(captured)
+    let captured = |name: &String| source.tables().iter().any(|table| table.namespace == *name);
+    match (outlet, source) {
+        (Outlet::Postgres { server, schema }, Source::Postgres(source)) => {
+            server.same_database(&source.server) && schema.as_ref().is_none_or(captured)
+        }
+        (Outlet::MySql { server, database }, Source::MySql(source)) => {
+            server.is_same(&source.server) && captured(database)
+        }
+        _ => false,
+    }
 }
 
 /// The outlets that changes go to, in order. Without the key: the one that there is.
