@@ -199,5 +199,6 @@ fn config(server: &Server) -> MySql {
         own_table: Some(table("own")),
         pin_timeout: Duration::from_secs(30),
         threads_running_max: 50,
+        ignore_cascades: false,
     }
 }

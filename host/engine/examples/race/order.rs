@@ -114,9 +114,10 @@ async fn by_rung(rung: Rung, bed: &Bed, floor: [i64; WRITERS], number: u32) -> R
     let (config, tables) = (&bed.config, &bed.config.tables);
     let pin = Pin::take(config, rung, connections).await?;
     let (at, note) = (pin.position(), pin.note().clone());
-    let mut view = match View::pinned(pin, tables).await? {
-        Some(view) => view,
-        None => later(rung, bed, at, &note, connections).await?,
+    let mut view = if pin.has_view() {
+        View::pinned(pin, tables).await?
+    } else {
+        later(rung, bed, at, &note, connections).await?
     };
     let mut shown = Vec::new();
     for session in view.sessions() {
