@@ -203,7 +203,7 @@ fn single_problems_say_what_is_expected() {
         (
             "  postgres:",
             "  mysql: {}\n  postgres:",
-            "4:3: source.mysql: unknown key; expected postgres",
+            "3:1: source: names more than one database; a pipeline has one source",
         ),
         (
             "name: quickstart\n",

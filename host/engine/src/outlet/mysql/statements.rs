@@ -280,10 +280,8 @@ impl Table {
                         "a value of column {name} of {} does not fit the type {kind} of the outlet's column",
                         self.relation.table
                     ),
-                    format!(
-                        "give that column another type at the outlet (longtext, or varchar(255) in a key, takes the \
-                         source's text of every value) and start again, or let a plugin change the value"
-                    ),
+                    "give that column another type at the outlet (longtext, or varchar(255) in a key, takes the \
+                     source's text of every value) and start again, or let a plugin change the value",
                     reason,
                 )
             })?;
