@@ -1,6 +1,9 @@
-//! The stream of MySQL and MariaDB against private servers: what only a real server can show.
+//! The source of MySQL and MariaDB against private servers: what only a real server can show.
 
+mod connecting;
 mod continuing;
+mod pinning;
+mod scanning;
 mod streaming;
 
 use std::time::Duration;

@@ -164,9 +164,7 @@ impl Source {
     /// # Errors
     /// When that takes longer than the pin may.
     pub async fn settle(&self, from: Lsn) -> Result<Mark, PinError> {
-        let notes = [&self.checkpoint, &self.pinned].into_iter().flatten();
-        let note = notes.filter(|note| note.at <= from).max_by_key(|note| note.at);
-        pin::settle(&self.config, self.rung().await?, from, note).await
+        pin::settle(&self.config, self.rung().await?, from, self.note_before(from)).await
     }
 
     /// A view of now.
@@ -209,12 +207,18 @@ impl Source {
     /// # Errors
     /// As [`Stream::open`].
     pub async fn stream(&mut self, from: Lsn) -> Result<Stream, StreamError> {
-        let mut notes = [&self.checkpoint, &self.pinned].into_iter().flatten();
-        let note = notes.find(|note| note.at == from);
-        let start = stream::Start { from, note, epoch: self.epoch };
+        let note = self.note_before(from);
+        let start =
+            stream::Start { from: note.map_or(from, |note| note.at), note, epoch: self.epoch };
         let stream = Stream::open(&self.config, start).await?;
         self.notebook = Some(stream.notebook());
-        Ok(stream)
+        Ok(stream.without_what_starts_before(from))
+    }
+
+    /// The newest note that is not of a later position.
+    fn note_before(&self, position: Lsn) -> Option<&Note> {
+        let notes = [&self.checkpoint, &self.pinned].into_iter().flatten();
+        notes.filter(|note| note.at <= position).max_by_key(|note| note.at)
     }
 }
 

@@ -13,6 +13,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use dovetail_core::batch::Closing;
 use dovetail_core::decode::binlog::transaction::{self, Builder};
 use dovetail_core::fence::Fence;
 use dovetail_core::position::Lsn;
@@ -105,6 +106,8 @@ impl Notebook {
 #[derive(Debug)]
 pub struct Stream {
     items: mpsc::Receiver<Parcel>,
+    /// What starts before was delivered.
+    delivered_before: Lsn,
     notebook: Notebook,
     closing: CancellationToken,
     /// One task, the reader.
@@ -139,7 +142,15 @@ impl Stream {
         tasks.spawn(Reader::new(dump, builder, definitions, from, ends).run());
         let rung = start.note.map(|note| note.rung);
         let note = Note { server: log.server, ..Note::of(rung.unwrap_or(Rung::Lock)) };
-        Ok(Self { items, notebook: Notebook { trail, note }, closing, reader: tasks })
+        let notebook = Notebook { trail, note };
+        Ok(Self { items, delivered_before: Lsn::ZERO, notebook, closing, reader: tasks })
+    }
+
+    /// Leaves out what starts before a position. What is known beside positions is known at checkpoints, and an outlet may
+    /// be a little ahead of the last one.
+    #[must_use]
+    pub(super) fn without_what_starts_before(self, delivered_before: Lsn) -> Self {
+        Self { delivered_before, ..self }
     }
 
     /// The next item. Cancel-safe.
@@ -148,8 +159,10 @@ impl Stream {
     /// The stream is over then.
     pub async fn next(&mut self) -> Result<Item, StreamError> {
         // What was read before an error is in order and complete, so it comes first.
-        if let Some((item, _permit)) = self.items.recv().await {
-            return Ok(item);
+        while let Some((item, _permit)) = self.items.recv().await {
+            if let Some(item) = behind_delivered(item, self.delivered_before) {
+                return Ok(item);
+            }
         }
         match self.reader.join_next().await {
             Some(ended) => {
@@ -176,6 +189,18 @@ impl Stream {
             None => Ok(()),
         }
     }
+}
+
+/// What of an item is not delivered yet.
+fn behind_delivered(item: Item, delivered_before: Lsn) -> Option<Item> {
+    let Item::Batch { mut events, closing } = item else { return Some(item) };
+    let all = events.len();
+    events.retain(|event| event.position.commit >= delivered_before);
+    let says_nothing = match closing {
+        Closing::Commit(position) => position < delivered_before,
+        _ => events.is_empty() && all > 0,
+    };
+    (!says_nothing).then_some(Item::Batch { events, closing })
 }
 
 /// What a server's log is to a pipeline, before it does anything.
@@ -384,4 +409,48 @@ fn fold(table: &TableName, folds_names: bool) -> TableName {
         table.name = table.name.to_lowercase();
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use dovetail_core::change::{Change, Event};
+    use dovetail_core::position::Position;
+    use dovetail_core::schema::{Relation, RelationId};
+
+    use super::*;
+
+    fn at(offset: u64) -> Lsn {
+        Lsn::binlog(0, 7, offset)
+    }
+
+    fn batch(offsets: &[u64], closing: Closing) -> Item {
+        let table = TableName { namespace: "shop".into(), name: "t".into() };
+        let relation = Arc::new(Relation::new(RelationId(1), table, Vec::new(), Vec::new()));
+        let event = |offset: &u64| Event {
+            position: Position { commit: at(*offset), ordinal: 1 },
+            commit_time_micros: 0,
+            transaction: None,
+            redelivery: false,
+            change: Change::Truncate { relation: Arc::clone(&relation) },
+        };
+        Item::Batch { events: offsets.iter().map(event).collect(), closing }
+    }
+
+    #[test]
+    fn what_an_outlet_has_beyond_the_checkpoint_is_left_out() {
+        let left = |item| match behind_delivered(item, at(100)) {
+            Some(Item::Batch { events, closing }) => {
+                let offset = |event: &Event| event.position.commit.offset();
+                Some((events.iter().map(offset).collect::<Vec<_>>(), closing))
+            }
+            _ => None,
+        };
+        assert_eq!(left(batch(&[40, 90], Closing::Commit(at(95)))), None);
+        assert_eq!(left(batch(&[90], Closing::Open)), None);
+        let closing = Closing::Commit(at(100));
+        assert_eq!(left(batch(&[90], closing)), Some((vec![], closing)), "it may be saved");
+        let closing = Closing::Commit(at(150));
+        assert_eq!(left(batch(&[90, 100, 120], closing)), Some((vec![100, 120], closing)));
+        assert_eq!(left(batch(&[100], Closing::Open)), Some((vec![100], Closing::Open)));
+    }
 }
