@@ -1,14 +1,13 @@
 //! Things that stand in an engine's way, put there by a test and taken away again.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use rusqlite::{Connection, OpenFlags};
-use rustix::io::Errno;
 use tempfile::TempDir;
 
 use crate::wait::{PATIENCE, until};
@@ -71,12 +70,11 @@ impl Disk {
     pub fn fill(&self) -> Result<()> {
         let mut filler = File::options().create(true).append(true).open(self.filler())?;
         for size in [4096, 1] {
+            let part = vec![0; size];
             loop {
-                match filler.write(&[0; 4096][..size]) {
-                    Ok(_) => {}
-                    Err(error) if error.raw_os_error() == Some(Errno::NOSPC.raw_os_error()) => {
-                        break;
-                    }
+                match filler.write_all(&part) {
+                    Ok(()) => {}
+                    Err(error) if error.kind() == ErrorKind::StorageFull => break,
                     Err(error) => bail!(error),
                 }
             }

@@ -41,10 +41,9 @@ async fn change(client: &Client, number: i64) -> Result<()> {
     Ok(())
 }
 
-/// H15. The scan takes that long because its outlet does: somebody holds a lock of the replica's table nearly
-/// all the time. A worker whose rows
-/// nobody takes does not read its socket, so all of the scan stands still, in the middle of its table, while others write
-/// to it; nothing of the log is read meanwhile.
+/// H15. The scan takes that long because its outlet does: somebody holds a lock of the replica's table nearly all the
+/// time. A worker whose rows nobody takes does not read its socket, so all of the scan stands still, in the middle of its
+/// table, while others write to it; nothing of the log is read meanwhile.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_scan_of_many_sender_timeouts_loses_nothing_of_the_stream_behind_it() -> Result<()> {
     let seconds = seconds()?;
