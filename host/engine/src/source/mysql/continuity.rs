@@ -198,9 +198,8 @@ enum Has {
 
 /// Domains are numbered along the log; whose transaction has the number tells logs apart that forked.
 fn has(gtid: Gtid, executed: &[Gtid]) -> Has {
-    let mut of_domain = executed.iter().filter(|other| other.domain == gtid.domain).peekable();
     let mut reaches = false;
-    while let Some(other) = of_domain.next() {
+    for other in executed.iter().filter(|other| other.domain == gtid.domain) {
         if other.sequence >= gtid.sequence {
             if other.server == gtid.server {
                 return Has::Everything;
