@@ -80,7 +80,7 @@ fn format(settings: &Settings, findings: &mut Vec<Finding>) {
         findings.push(
             Finding::warning(
                 format!("binlog_row_image is {}", found("binlog_row_image")),
-                "columns that an update does not touch are not in the log and arrive as unavailable",
+                "what an update does not touch, and defaults that an insert takes, are not in the log and arrive as unavailable",
             )
             .fix("SET GLOBAL binlog_row_image = 'FULL'"),
         );
