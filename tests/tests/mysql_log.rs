@@ -234,7 +234,7 @@ async fn tags_and_domains_are_told_apart() -> Result<()> {
 async fn generated_and_invisible_columns_are_the_same_in_scan_and_stream() -> Result<()> {
     let first = [
         "CREATE TABLE t (id bigint PRIMARY KEY, a int, hidden int INVISIBLE DEFAULT 5, \
-         stored int AS (a + 1) STORED, made int AS (a * 2) VIRTUAL)",
+         summed int AS (a + 1) STORED, made int AS (a * 2) VIRTUAL)",
         "INSERT INTO t (id, a, hidden) VALUES (1, 1, 6), (2, NULL, NULL)",
     ];
     let (server, mut connection, setup, mut engine) = start(Options::default(), &first, T).await?;
