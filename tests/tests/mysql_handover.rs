@@ -64,7 +64,11 @@ async fn every_row_once_whatever_its_key() -> Result<()> {
         ),
         ("bytes", "id varbinary(20) PRIMARY KEY", "unhex(left(sha2(i, 256), 32))"),
         ("money", "id decimal(30,10) PRIMARY KEY", "i / 7"),
-        ("moment", "id datetime(6) PRIMARY KEY", "'2020-01-01' + INTERVAL i * 1010 + 1 MICROSECOND"),
+        (
+            "moment",
+            "id datetime(6) PRIMARY KEY",
+            "'2020-01-01' + INTERVAL i * 1010 + 1 MICROSECOND",
+        ),
         ("doubles", "id double PRIMARY KEY", "i / 3 - 100"),
         ("unique_only", "id int NOT NULL UNIQUE", "i"),
         ("keyless", "id int, t text", "i % 3, 'x'"),
