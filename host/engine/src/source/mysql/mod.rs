@@ -26,6 +26,7 @@ mod reader;
 pub mod scan;
 pub mod server;
 mod snapshot;
+mod snapshot_place;
 pub mod source;
 pub mod stream;
 mod trail;

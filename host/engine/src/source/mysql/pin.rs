@@ -7,7 +7,7 @@
 //!
 //! | rung | server | pin | view |
 //! |---|---|---|---|
-//! | `snapshot` | MariaDB | the place that the snapshot tells | comes with the pin, exact |
+//! | `snapshot` | MariaDB | the place that the snapshot tells | comes with the pin, exact; under heavy load later |
 //! | `gtid` | MySQL with GTIDs | the executed set; in the log, from the start of the file that was written to *before* the set was read | later, behind the set |
 //! | `log_status` | MySQL, `BACKUP_ADMIN` | the place in `log_status` | later |
 //! | `lock` | both | the end of the log under the locks | comes with the pin, exact |
@@ -153,14 +153,15 @@ async fn with_views(
     if session.version().maria_db {
         note.gtid_state = gtid_state(session, at).await?;
     }
-    Ok(Pin::at(config, at, note, Some(opened)))
+    // Views that hold more than what is before the position need a fence: they are later views.
+    let opened = Some(opened).filter(|opened| opened.exact);
+    Ok(Pin::at(config, at, note, opened))
 }
 
 /// The GTIDs of a MariaDB position.
 async fn gtid_state(session: &mut Session, at: Lsn) -> Result<Option<GtidState>, Failure> {
     let end = server::log_end(session).await?;
-    let Some((base, _)) = end.file.rsplit_once('.') else { return Ok(None) };
-    let file = format!("{base}.{:06}", at.number());
+    let Some(file) = server::file_like(&end.file, at.number()) else { return Ok(None) };
     let query = "SELECT BINLOG_GTID_POS(?, ?)";
     let rows: Vec<Option<String>> =
         session.rows_with("read the GTIDs of a position", query, (file, at.offset())).await?;
@@ -202,6 +203,7 @@ pub async fn choose(config: &MySql, session: &mut Session) -> Result<Chosen, Pin
     }
     let facts = Facts {
         maria_db: session.version().maria_db,
+        whole_groups: settings.shows_groups_whole(),
         gtids: settings.has_gtids(),
         log_status: !session.version().maria_db && may_read_log_status(session).await?,
         locks: Grants::read(session).await?.may_lock(&config.tables),
@@ -230,6 +232,7 @@ async fn may_read_log_status(session: &mut Session) -> Result<bool, Failure> {
 #[derive(Debug, Clone, Copy)]
 struct Facts {
     maria_db: bool,
+    whole_groups: bool,
     gtids: bool,
     log_status: bool,
     locks: bool,
@@ -262,6 +265,9 @@ impl Facts {
     fn judge(self, rung: Rung) -> Result<&'static str, String> {
         let no = |reason: &str| Err(reason.to_owned());
         match rung {
+            Rung::Snapshot if self.maria_db && !self.whole_groups => no(
+                "binlog_optimize_thread_scheduling is OFF, so the place that is told can be ahead of the snapshot",
+            ),
             Rung::Snapshot if self.maria_db => {
                 Ok("the server tells the place of a snapshot in its log; no lock")
             }
@@ -359,6 +365,7 @@ mod tests {
 
     const NOTHING: Facts = Facts {
         maria_db: false,
+        whole_groups: true,
         gtids: false,
         log_status: false,
         locks: false,
@@ -379,6 +386,14 @@ mod tests {
         assert_eq!(auto(Facts { gtids: false, log_status: false, ..all }), Some(Rung::Lock));
         assert_eq!(auto(Facts { own_table: true, ..NOTHING }), Some(Rung::OwnRow));
         assert_eq!(auto(NOTHING), None);
+    }
+
+    #[test]
+    fn a_place_that_is_ahead_of_its_snapshot_is_not_used() {
+        let facts = Facts { maria_db: true, whole_groups: false, locks: true, ..NOTHING };
+        assert_eq!(auto(facts), Some(Rung::Lock));
+        let refused = facts.choose(PinChoice::Rung(Rung::Snapshot)).expect_err("refused");
+        assert!(refused.contains("binlog_optimize_thread_scheduling"), "{refused}");
     }
 
     #[test]
