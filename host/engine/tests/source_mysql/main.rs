@@ -2,6 +2,7 @@
 
 mod connecting;
 mod continuing;
+mod hidden;
 mod pinning;
 mod scanning;
 mod streaming;

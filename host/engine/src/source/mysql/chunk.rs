@@ -283,6 +283,7 @@ mod tests {
             definitions: definitions.into(),
             order,
             rows_estimate: 1_000,
+            hidden: 0,
         }
     }
 
