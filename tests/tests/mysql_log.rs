@@ -175,6 +175,32 @@ async fn a_prepared_transaction_is_delivered_when_it_commits_also_after_a_restar
     setup.mysql_lines_equal(&server, T).await
 }
 
+/// L5: its rows are in no view, and its commit has none.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pin_waits_for_transactions_that_are_prepared() -> Result<()> {
+    let server = Server::start(Version::under_test())?;
+    let (mut kept, mut gone) = (server.connect().await?, server.connect().await?);
+    execute(&mut kept, &["CREATE DATABASE shop", "USE shop"]).await?;
+    execute(&mut kept, &FIRST).await?;
+    for (connection, row) in [(&mut kept, 10), (&mut gone, 11)] {
+        let insert = format!("INSERT INTO shop.t VALUES ({row}, 'prepared', NULL)");
+        let [start, end, prepare] =
+            ["START", "END", "PREPARE"].map(|verb| format!("XA {verb} '{row}'"));
+        execute(connection, &[&start, &insert, &end, &prepare]).await?;
+    }
+    let setup = Setup::mysql("prepared", &server, T)?.to_file();
+    let mut engine = setup.run()?;
+    engine.until_logged(&["waiting until no XA transaction is prepared"]).await?;
+    engine.kill()?;
+    engine = setup.run()?;
+    engine.until_logged(&["waiting until no XA transaction is prepared"]).await?;
+    execute(&mut kept, &["XA COMMIT '10'"]).await?;
+    execute(&mut gone, &["XA ROLLBACK '11'"]).await?;
+    execute(&mut gone, &["INSERT INTO shop.t VALUES (12, 'behind it', NULL)"]).await?;
+    setup.mysql_caught_up(&mut engine, &server).await?;
+    setup.mysql_lines_equal(&server, T).await
+}
+
 /// L8.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_truncate_is_a_barrier() -> Result<()> {

@@ -4,6 +4,7 @@ mod connecting;
 mod continuing;
 mod hidden;
 mod pinning;
+mod prepared;
 mod scanning;
 mod streaming;
 

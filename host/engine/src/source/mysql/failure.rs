@@ -23,6 +23,8 @@ pub(crate) mod code {
     pub(crate) const SYNTAX: u16 = 1064;
     /// The server's general error of a log that it cannot send; its text says why.
     pub(crate) const LOG_CANNOT_BE_SENT: u16 = 1236;
+    /// `XA RECOVER` without the privilege for it.
+    pub(crate) const XA_RECOVER_DENIED: u16 = 1401;
     /// No lock, and `NOWAIT` was asked for.
     pub(crate) const LOCK_NOWAIT: u16 = 3572;
 }
