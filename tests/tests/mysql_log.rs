@@ -1,6 +1,7 @@
 //! What the log of MySQL and MariaDB may contain, beside plain changes of plain rows.
 
 use anyhow::{Context, Result, ensure};
+use dovetail_tests::content::of_sqlite;
 use dovetail_tests::engine::{Engine, Setup};
 use dovetail_tests::lines::{self, Line};
 use dovetail_tests::mysql::{Options, Server, Version, execute};
@@ -199,6 +200,29 @@ async fn a_pin_waits_for_transactions_that_are_prepared() -> Result<()> {
     execute(&mut gone, &["XA ROLLBACK '11'"]).await?;
     execute(&mut gone, &["INSERT INTO shop.t VALUES (12, 'behind it', NULL)"]).await?;
     setup.mysql_caught_up(&mut engine, &server).await?;
+    setup.mysql_lines_equal(&server, T).await
+}
+
+/// L8: it is gone from the catalog when its end is read in the log.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_that_is_dropped_is_emptied_and_one_made_anew_is_followed() -> Result<()> {
+    let server = Server::start(Version::under_test())?;
+    let mut connection = server.connect().await?;
+    execute(&mut connection, &["CREATE DATABASE shop", "USE shop"]).await?;
+    execute(&mut connection, &FIRST).await?;
+    let setup = Setup::mysql("dropped", &server, T)?.to_file().to_sqlite();
+    let mut engine = setup.run()?;
+    setup.mysql_caught_up(&mut engine, &server).await?;
+    assert_eq!(of_sqlite(&setup.replica_file(), "shop__t")?.len(), 3);
+    // The stream has not described the table yet.
+    execute(&mut connection, &["DROP TABLE t"]).await?;
+    setup.mysql_caught_up(&mut engine, &server).await?;
+    assert_eq!(of_sqlite(&setup.replica_file(), "shop__t")?.len(), 0, "{}", engine.log());
+    assert_eq!(of(&lines::read(&setup.lines_file())?, "truncate").len(), 1);
+
+    execute(&mut connection, &[FIRST[0], "INSERT INTO t VALUES (7, 'anew', NULL)"]).await?;
+    setup.mysql_caught_up(&mut engine, &server).await?;
+    assert_eq!(of_sqlite(&setup.replica_file(), "shop__t")?.len(), 1);
     setup.mysql_lines_equal(&server, T).await
 }
 
