@@ -2,7 +2,9 @@
 
 mod connecting;
 mod continuing;
+mod hidden;
 mod pinning;
+mod prepared;
 mod scanning;
 mod streaming;
 

@@ -22,6 +22,7 @@ mod login;
 pub mod note;
 pub mod pin;
 pub mod preflight;
+pub mod prepared;
 mod reader;
 pub mod scan;
 pub mod server;

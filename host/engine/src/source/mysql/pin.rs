@@ -42,12 +42,13 @@ use super::connection::Session;
 use super::failure::{self, Failure, code};
 use super::grants::Grants;
 use super::note::Note;
+use super::prepared;
 use super::server::{self, FIRST_OFFSET, Place, Settings};
 use super::snapshot::{self, Opened};
 use crate::config::{MySql, PinChoice, Rung};
 
 /// How often a wait looks again. Waits are for other sessions' transactions.
-const POLL: Duration = Duration::from_millis(100);
+pub(super) const POLL: Duration = Duration::from_millis(100);
 
 /// The rung that will be used, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,7 +104,9 @@ impl Pin {
         let connections = usize::from(connections.get());
         let mut session = Session::open(&config.server).await?;
         let server = Some(server::identity(&mut session).await?);
-        let note = Note { server, ..Note::of(rung) };
+        // Load-bearing: before anything of the pin is read.
+        let asked = prepared::wait(config, rung).await?;
+        let note = Note { server, asked, ..Note::of(rung) };
         match rung {
             Rung::Snapshot | Rung::Lock => {
                 with_views(config, note, &mut session, connections).await

@@ -161,9 +161,9 @@ impl Reader {
             let grown = self.batcher.events().get(first..).unwrap_or_default();
             let bytes = grown.iter().map(Event::memory_bytes).sum();
             self.batcher.grown(bytes);
+            let is_done = step == Step::Done;
             match step {
-                Step::Done => break,
-                Step::More => {}
+                Step::Done | Step::More => {}
                 Step::Table(described) => {
                     self.hand_over().await?;
                     let definition = self.definitions.define(&described).await?;
@@ -186,8 +186,13 @@ impl Reader {
                     self.batcher.commit(closed);
                 }
             }
+            // Load-bearing: behind the last rows of an event too. Events follow each other without a pause, and where each
+            // has fewer rows than are decoded at once, a transaction of millions of rows would become one batch.
             if self.batcher.is_full() {
                 self.hand_over().await?;
+            }
+            if is_done {
+                break;
             }
         }
         self.started |= is_in_the_log(&event);

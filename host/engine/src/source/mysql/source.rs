@@ -17,6 +17,7 @@ use super::failure::Failure;
 use super::note::Note;
 use super::pin::{self, Pin, PinError};
 use super::preflight;
+use super::prepared;
 use super::server;
 use super::stream::{self, Look, Notebook, Stream, StreamError};
 use super::view::{View, ViewError};
@@ -176,6 +177,10 @@ impl Source {
             PinError::Failure(failure) => failure,
             error => Failure::definite(error.to_string(), "`dovetail check` says more"),
         })?;
+        if rung == Rung::Snapshot {
+            // MariaDB commits a prepared transaction in its engine later than in the log.
+            prepared::let_end(&self.config).await?;
+        }
         let view =
             View::later(&self.config, rung, self.epoch, &wanted.tables, wanted.workers).await?;
         if !view.is_exact() {

@@ -35,6 +35,7 @@ use super::dump::{Dump, Origin};
 use super::failure::Failure;
 use super::identity::Replica;
 use super::note::Note;
+use super::prepared::Asked;
 use super::reader::{self, Reader};
 use super::trail::Trail;
 use super::wire::Wire;
@@ -108,6 +109,9 @@ pub struct Stream {
     items: mpsc::Receiver<Parcel>,
     /// What starts before was delivered.
     delivered_before: Lsn,
+    /// Where a stream that joins a pin begins to count. What starts before is read for prepared rows only, and a position
+    /// is not closed before that one.
+    pin: Lsn,
     notebook: Notebook,
     closing: CancellationToken,
     /// One task, the reader.
@@ -126,7 +130,11 @@ impl Stream {
         let mut wire = Wire::open(&source.server).await?;
         let log = Log::read(&mut wire, source.kind).await?;
         let (dump, builder, from) = begin(source, wire, &log, start).await?;
-        let gtids = start.note.map_or(Gtids::None, Note::committed);
+        let gtids = match start.note.and_then(|note| note.asked.as_ref()) {
+            // What is read again counts when it is read.
+            Some(Asked::Behind(set)) => Gtids::Set(set.clone()),
+            _ => start.note.map_or(Gtids::None, Note::committed),
+        };
         let footprint = start.note.and_then(|note| note.footprint);
         let trail = Arc::new(Mutex::new(Trail::new(gtids, footprint)));
         let closing = CancellationToken::new();
@@ -143,7 +151,8 @@ impl Stream {
         let rung = start.note.map(|note| note.rung);
         let note = Note { server: log.server, ..Note::of(rung.unwrap_or(Rung::Lock)) };
         let notebook = Notebook { trail, note };
-        Ok(Self { items, delivered_before: Lsn::ZERO, notebook, closing, reader: tasks })
+        let pin = start.note.filter(|note| note.asked.is_some()).map_or(Lsn::ZERO, |note| note.at);
+        Ok(Self { items, delivered_before: pin, pin, notebook, closing, reader: tasks })
     }
 
     /// Leaves out what starts before a position. What is known beside positions is known at checkpoints, and an outlet may
@@ -160,7 +169,9 @@ impl Stream {
     pub async fn next(&mut self) -> Result<Item, StreamError> {
         // What was read before an error is in order and complete, so it comes first.
         while let Some((item, _permit)) = self.items.recv().await {
-            if let Some(item) = behind_delivered(item, self.delivered_before) {
+            let item = behind_pin(item, self.pin);
+            let item = item.and_then(|item| behind_delivered(item, self.delivered_before));
+            if let Some(item) = item {
                 return Ok(item);
             }
         }
@@ -188,6 +199,23 @@ impl Stream {
             Some(ended) => ended.expect("the reader does not panic"),
             None => Ok(()),
         }
+    }
+}
+
+/// What of an item belongs to the stream of a pin. Behind a transaction that was prepared before the pin, positions are
+/// closed before it; the pin itself is what may be saved then, with its own note.
+fn behind_pin(item: Item, pin: Lsn) -> Option<Item> {
+    let Item::Batch { mut events, closing } = item else { return Some(item) };
+    let all = events.len();
+    events.retain(|event| event.position.commit >= pin);
+    match closing {
+        Closing::Commit(position) if position < pin && events.is_empty() => None,
+        Closing::Commit(position) => {
+            let closing = Closing::Commit(position.max(pin));
+            Some(Item::Batch { events, closing })
+        }
+        _ if events.is_empty() && all > 0 => None,
+        closing => Some(Item::Batch { events, closing }),
     }
 }
 
@@ -336,9 +364,22 @@ fn plan(log: &Log, start: Start<'_>) -> Result<Plan, StreamError> {
     let is_lower_bound = note.is_some_and(|note| note.rung == Rung::Gtid) && footprint.is_none();
     // Even where the server would find the set: the position says from where on the log was promised to be there.
     let place = log.place(from).ok_or_else(|| lost("it has removed the log of some of them"))?;
+    let asked = note.and_then(|note| note.asked.as_ref());
     if let (Gtids::Set(set), true) = (gtids, is_lower_bound) {
         let view = Some(Fence::Gtids(set.clone()));
-        return Ok(Plan { origin: Origin::Gtids(set.clone()), from, passed: None, view });
+        let asked = match asked {
+            Some(Asked::Behind(asked)) => asked,
+            _ => set,
+        };
+        return Ok(Plan { origin: Origin::Gtids(asked.clone()), from, passed: None, view });
+    }
+    if let Some(&Asked::At(before)) = asked
+        && before < from
+        && let Some(place) = log.place(before)
+    {
+        let is_beyond = u32::try_from(place.offset).is_err();
+        let (origin, passed) = (Origin::Place(place), is_beyond.then_some(Passed::Any));
+        return Ok(Plan { origin, from: before, passed, view: None });
     }
     let known = footprint.and_then(|known| Some((log.place(known.start)?, known)));
     let (place, passed) = match known {
@@ -434,6 +475,25 @@ mod tests {
             change: Change::Truncate { relation: Arc::clone(&relation) },
         };
         Item::Batch { events: offsets.iter().map(event).collect(), closing }
+    }
+
+    #[test]
+    fn what_starts_before_a_pin_is_read_for_prepared_rows_only() {
+        let left = |item| match behind_pin(item, at(100)) {
+            Some(Item::Batch { events, closing }) => {
+                let offset = |event: &Event| event.position.commit.offset();
+                Some((events.iter().map(offset).collect::<Vec<_>>(), closing))
+            }
+            _ => None,
+        };
+        let commit = |offset| Closing::Commit(at(offset));
+        assert_eq!(left(batch(&[40, 90], commit(95))), None);
+        assert_eq!(left(batch(&[90], Closing::Open)), None);
+        // Behind one that is still prepared.
+        assert_eq!(left(batch(&[90, 100, 120], commit(60))), Some((vec![100, 120], commit(100))));
+        assert_eq!(left(batch(&[120], commit(130))), Some((vec![120], commit(130))));
+        assert_eq!(left(batch(&[], commit(130))), Some((vec![], commit(130))));
+        assert_eq!(left(batch(&[120], Closing::Open)), Some((vec![120], Closing::Open)));
     }
 
     #[test]
