@@ -33,7 +33,11 @@ impl Builder {
                 let is_ahead = !self.is_open() && self.place.forward(file, offset, is_whole)?;
                 return Ok(is_ahead.then(|| self.closed(None)));
             }
-            LogEvent::PreviousGtids(_) | LogEvent::GtidList(_) | LogEvent::Nothing => {}
+            // A file may end behind its head, and no heartbeat says again where the log is known to be.
+            LogEvent::PreviousGtids(_) | LogEvent::GtidList(_) | LogEvent::Nothing => {
+                let goes_on = header.is_logged() && !self.is_open();
+                return Ok(goes_on.then(|| self.closed(None)));
+            }
             LogEvent::MySqlGtid(gtid) => {
                 let transaction =
                     gtid.gtid.map_or(TransactionId::Place(start), TransactionId::Gtid);
