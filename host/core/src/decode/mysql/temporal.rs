@@ -42,7 +42,8 @@ impl Moment {
             && self.micros < 1_000_000
     }
 
-    /// Days since 1970-01-01; `None` for what the calendar does not have. The servers count a year 0.
+    /// Days since 1970-01-01; `None` for what the calendar does not have. A year 0 is what the servers take for a year
+    /// that is not known; whoever counts years from 1 would read one before Christ in its days.
     fn days(&self) -> Option<i64> {
         let days_in_month = match self.month {
             1 | 3 | 5 | 7 | 8 | 10 | 12 => 31,
@@ -55,7 +56,7 @@ impl Moment {
             2 => 28,
             _ => return None,
         };
-        if self.day == 0 || self.day > days_in_month {
+        if self.year == 0 || self.day == 0 || self.day > days_in_month {
             return None;
         }
         let (year, month, day) = (self.year.into(), self.month.into(), self.day.into());
