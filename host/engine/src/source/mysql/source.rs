@@ -201,10 +201,12 @@ impl Source {
         Ok(pin::choose(&self.config, &mut session).await?.rung)
     }
 
-    /// What has to be kept with this position.
+    /// What has to be kept with this position. At the pin, and until something behind it has been read, that is the pin's.
     pub fn note(&self, at: Lsn) -> Option<String> {
-        let pinned = self.pinned.as_ref().filter(|note| note.at == at).map(Note::to_text);
-        pinned.or_else(|| Some(self.notebook.as_ref()?.note(at).to_text()))
+        let read = self.notebook.as_ref().map(|notebook| notebook.note(at));
+        let at = read.as_ref().map_or(at, |note| note.at);
+        let pinned = self.pinned.as_ref().filter(|note| note.at == at);
+        pinned.or(read.as_ref()).map(Note::to_text)
     }
 
     /// Streams what starts at or after a position.

@@ -95,10 +95,10 @@ pub struct Notebook {
 }
 
 impl Notebook {
-    /// What to go on with from a position that was closed. None before it is asked for again.
-    pub fn note(&self, at: Lsn) -> Note {
+    /// What to go on with from a position, which may be of one before it. None before it is asked for again.
+    pub fn note(&self, position: Lsn) -> Note {
         let mut trail = self.trail.lock().unwrap_or_else(PoisonError::into_inner);
-        let (gtids, footprint) = trail.at(at);
+        let (at, gtids, footprint) = trail.at(position);
         self.note.clone().with(at, gtids, footprint)
     }
 }
@@ -136,7 +136,7 @@ impl Stream {
             _ => start.note.map_or(Gtids::None, Note::committed),
         };
         let footprint = start.note.and_then(|note| note.footprint);
-        let trail = Arc::new(Mutex::new(Trail::new(gtids, footprint)));
+        let trail = Arc::new(Mutex::new(Trail::new(from, gtids, footprint)));
         let closing = CancellationToken::new();
         let (sender, items) = mpsc::channel(reader::ITEMS_WAITING);
         let definitions = Definitions::new(source.server.clone(), session);
