@@ -12,6 +12,7 @@ pub mod continuity;
 mod cutter;
 mod definition;
 mod dump;
+mod event;
 pub mod failure;
 mod grants;
 mod guard;

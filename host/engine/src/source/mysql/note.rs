@@ -26,15 +26,26 @@ pub struct Note {
     /// MariaDB: the last GTID of each domain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gtid_state: Option<GtidState>,
-    /// The event before the position; none at a pin.
+    /// The event before the position. None at a pin that is the beginning of a file, and where it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub footprint: Option<Footprint>,
+    /// At a pin: the event with which its file begins; see [`event`](super::event).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head: Option<Footprint>,
 }
 
 impl Note {
     /// Nothing but how it was pinned.
     pub(super) fn of(rung: Rung) -> Self {
-        Self { at: Lsn::ZERO, rung, server: None, gtids: None, gtid_state: None, footprint: None }
+        Self {
+            at: Lsn::ZERO,
+            rung,
+            server: None,
+            gtids: None,
+            gtid_state: None,
+            footprint: None,
+            head: None,
+        }
     }
 
     /// What was known at a position.
@@ -44,7 +55,7 @@ impl Note {
             Gtids::Set(set) => (Some(set.clone()), None),
             Gtids::State(state) => (None, Some(state.clone())),
         };
-        Self { at, gtids, gtid_state, footprint, ..self }
+        Self { at, gtids, gtid_state, footprint, head: None, ..self }
     }
 
     pub(super) fn committed(&self) -> Gtids {
@@ -84,6 +95,9 @@ mod tests {
             let read = Note::parse(&note.to_text()).expect("one of ours");
             assert_eq!(read, note);
             assert_eq!(read.committed(), gtids);
+            let head = Some(Footprint::of(Lsn::binlog(0, 3, 125), b"head"));
+            let pinned = Note { head, ..note };
+            assert_eq!(Note::parse(&pinned.to_text()), Some(pinned));
         }
     }
 

@@ -18,6 +18,9 @@
 //! server does not change files while a transaction is between the log and the engine. So from the start of that file on
 //! everything that is not in the set is found, and what is in the set is passed over by its GTID.
 //!
+//! Beside the position is kept what the log looks like there ([`event`](super::event)): between a pin and the first
+//! checkpoint nothing else tells that the log has begun anew under the same names.
+//!
 //! A pin has no public constructor, and a view of its own only where the server gives one:
 //!
 //! ```compile_fail
@@ -39,6 +42,7 @@ use dovetail_core::position::Lsn;
 use tokio::time::Instant;
 
 use super::connection::Session;
+use super::event;
 use super::failure::{self, Failure, code};
 use super::grants::Grants;
 use super::note::Note;
@@ -104,17 +108,24 @@ impl Pin {
         let mut session = Session::open(&config.server).await?;
         let server = Some(server::identity(&mut session).await?);
         let note = Note { server, ..Note::of(rung) };
-        match rung {
+        let mut pin = match rung {
             Rung::Snapshot | Rung::Lock => {
-                with_views(config, note, &mut session, connections).await
+                with_views(config, note, &mut session, connections).await?
             }
-            Rung::Gtid => by_gtids(config, &mut session, note).await,
-            Rung::LogStatus => by_log_status(config, &mut session, note).await,
+            Rung::Gtid => by_gtids(config, &mut session, note).await?,
+            Rung::LogStatus => by_log_status(config, &mut session, note).await?,
             Rung::OwnRow => {
                 let at = snapshot::own_row(config, 0).await?;
-                Ok(Self::at(config, at, note, None))
+                Self::at(config, at, note, None)
             }
-        }
+        };
+        let at = pin.position();
+        let end = server::log_end(&mut session).await?;
+        let file = server::file_like(&end.file, at.number());
+        let file = file.ok_or_else(|| server::not_a_place("look at the log before the pin"))?;
+        pin.note.head = event::head(config, &file, at).await?;
+        pin.note.footprint = event::footprint(config, &file, at).await?;
+        Ok(pin)
     }
 
     /// Everything that starts in the log before it is in every view that is opened from now on.
