@@ -4,6 +4,7 @@ mod connecting;
 mod continuing;
 mod pinning;
 mod scanning;
+mod settling;
 mod streaming;
 
 use std::time::Duration;

@@ -26,6 +26,7 @@ pub mod preflight;
 mod reader;
 pub mod scan;
 pub mod server;
+mod settle;
 mod snapshot;
 mod snapshot_place;
 pub mod source;

@@ -34,12 +34,10 @@
 
 use std::fmt;
 use std::num::NonZeroU16;
-use std::time::Duration;
 
-use dovetail_core::fence::{Fence, Mark};
+use dovetail_core::fence::Fence;
 use dovetail_core::gtid::mariadb::GtidState;
 use dovetail_core::position::Lsn;
-use tokio::time::Instant;
 
 use super::connection::Session;
 use super::event;
@@ -50,8 +48,7 @@ use super::server::{self, FIRST_OFFSET, Place, Settings};
 use super::snapshot::{self, Opened};
 use crate::config::{MySql, PinChoice, Rung};
 
-/// How often a wait looks again. Waits are for other sessions' transactions.
-const POLL: Duration = Duration::from_millis(100);
+pub use super::settle::settle;
 
 /// The rung that will be used, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -319,54 +316,6 @@ pub fn name(rung: Rung) -> &'static str {
 impl fmt::Display for Chosen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", name(self.rung), self.reason)
-    }
-}
-
-/// Waits until everything before `resume` is visible, so that a view which is opened afterwards holds it, and says
-/// how that is recognised in the view's fence. `note` is what was kept with that position.
-///
-/// # Errors
-/// When it takes longer than the pin may.
-pub async fn settle(
-    config: &MySql,
-    rung: Rung,
-    resume: Lsn,
-    note: Option<&Note>,
-) -> Result<Mark, PinError> {
-    let mut session = Session::open(&config.server).await?;
-    let what = "wait for transactions to become visible";
-    let mark = match (rung, note.and_then(|note| note.gtids.clone())) {
-        (Rung::Gtid, Some(gtids)) => Mark::Gtids(gtids),
-        (Rung::Gtid, None) => {
-            return Err(Failure::definite(
-                format!("{what}: the GTIDs of position {resume} were not kept"),
-                "remove the state directory and start anew to copy the tables again",
-            )
-            .into());
-        }
-        _ => Mark::Log(resume),
-    };
-    let started = Instant::now();
-    loop {
-        let settled = match (&mark, rung) {
-            (Mark::Gtids(gtids), _) => {
-                let sets = session.texts(what, "SELECT @@GLOBAL.gtid_executed").await?;
-                gtids.is_subset(&snapshot::gtids(&sets, 0, what)?)
-            }
-            // These rungs open their views behind the end of the log, and it is only to be past the position.
-            _ => {
-                server::numbered(&server::log_end(&mut session).await?, resume.epoch(), what)?
-                    >= resume
-            }
-        };
-        if settled {
-            return Ok(mark);
-        }
-        if started.elapsed() > config.pin_timeout {
-            let seconds = config.pin_timeout.as_secs();
-            return Err(PinError::Waiting { seconds, mark: resume.to_string() });
-        }
-        tokio::time::sleep(POLL).await;
     }
 }
 

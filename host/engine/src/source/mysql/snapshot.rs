@@ -224,7 +224,7 @@ pub(super) fn gtids(sets: &Sets, set: usize, what: &str) -> Result<GtidSet, Fail
     })
 }
 
-fn cell(sets: &Sets, set: usize) -> Option<String> {
+pub(super) fn cell(sets: &Sets, set: usize) -> Option<String> {
     sets.get(set)?.first()?.first()?.clone()
 }
 

@@ -78,6 +78,27 @@ pub(super) async fn visible(session: &mut Session, epoch: u32) -> Result<Lsn, Fa
     places(&sets, epoch, what).map(|(place, _)| place)
 }
 
+/// Whether an event that is no commit, and nothing else, is between two places.
+pub(super) async fn is_no_commit_between(
+    config: &MySql,
+    session: &mut Session,
+    from: Lsn,
+    to: Lsn,
+) -> Result<bool, Failure> {
+    let file = server::log_end(session).await?.file;
+    let (true, Some(file)) = (from.file() == to.file(), server::file_like(&file, from.number()))
+    else {
+        return Ok(false);
+    };
+    let event = event::event_at(config, Place { file, offset: from.offset() }).await?;
+    Ok(event.is_some_and(|event| {
+        header::header(&event).is_ok_and(|header| {
+            let end = from.offset().saturating_add(u64::from(header.size));
+            header.kind == kind::BINLOG_CHECKPOINT && end == to.offset()
+        })
+    }))
+}
+
 /// The lowest of the places that were told, and whether all are the same.
 fn places(
     sets: &[Vec<Vec<Option<String>>>],

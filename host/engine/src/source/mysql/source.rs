@@ -159,12 +159,12 @@ impl Source {
         Ok(pin)
     }
 
-    /// Waits until everything before `from` is visible.
+    /// Waits until everything that starts before this is visible.
     ///
     /// # Errors
     /// When that takes longer than the pin may.
-    pub async fn settle(&self, from: Lsn) -> Result<Mark, PinError> {
-        pin::settle(&self.config, self.rung().await?, from, self.note_before(from)).await
+    pub async fn settle(&self, before: Lsn) -> Result<Mark, PinError> {
+        pin::settle(&self.config, self.rung().await?, before, self.note_before(before)).await
     }
 
     /// A view of now.
