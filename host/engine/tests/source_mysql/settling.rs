@@ -4,7 +4,7 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dovetail::config::{MySql, Rung};
+use dovetail::config::{MySql, PinChoice, Rung};
 use dovetail::source::mysql::connection::Session;
 use dovetail::source::mysql::pin::{self, Pin, PinError};
 use dovetail::source::mysql::view::View;
@@ -83,6 +83,34 @@ async fn a_pin_at_the_head_of_a_file_holds_what_filled_the_one_before() -> Resul
         assert!(pin.position().number() > file, "{version}");
         let mut view = View::pinned(pin, &config.tables).await?;
         assert_eq!(count(&mut view).await?, 200, "{version}");
+    }
+    Ok(())
+}
+
+/// What a pin under locks keeps beside its position is enough to go on at another server.
+#[tokio::test]
+async fn a_pin_under_locks_knows_what_was_executed() -> Result<()> {
+    for version in Version::installed()? {
+        for gtids in [true, false] {
+            let options = Options::default();
+            let options = match gtids || version.is_mariadb() {
+                true => options,
+                false => options.set("gtid-mode", "OFF").set("enforce-gtid-consistency", "OFF"),
+            };
+            let (server, mut root) = server(version, options).await?;
+            execute(&mut root, &["INSERT INTO shop.t VALUES (1, 'a')"]).await?;
+            let config = MySql { pin: PinChoice::Rung(Rung::Lock), ..source(&server) };
+            let pin = Pin::take(&config, Rung::Lock, ONE).await?;
+            let note = pin.note();
+            assert!(pin.has_view(), "{version}");
+            assert_eq!(note.gtid_state.is_some(), version.is_mariadb(), "{version}");
+            assert_eq!(note.gtids.is_some(), gtids && !version.is_mariadb(), "{version}");
+            if let Some(set) = &note.gtids {
+                let mut session = Session::open(&config.server).await?;
+                let executed: String = session.one("ask", "SELECT @@GLOBAL.gtid_executed").await?;
+                assert_eq!(executed.parse(), Ok(set.clone()), "{version}");
+            }
+        }
     }
     Ok(())
 }

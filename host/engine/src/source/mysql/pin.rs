@@ -161,6 +161,7 @@ async fn with_views(
     if session.version().maria_db {
         note.gtid_state = gtid_state(session, at).await?;
     }
+    note.gtids = opened.gtids.clone();
     // Views that hold more than what is before the position need a fence: they are later views.
     let opened = Some(opened).filter(|opened| opened.exact);
     Ok(Pin::at(config, at, note, opened))
@@ -195,7 +196,9 @@ async fn by_log_status(
 ) -> Result<Pin, PinError> {
     let what = "pin a place in the log";
     let sets = session.texts(what, snapshot::LOG_STATUS).await?;
-    note.gtids = snapshot::log_status_gtids(&sets);
+    let mode = session.texts(what, "SELECT @@GLOBAL.gtid_mode").await?;
+    let has_gtids = snapshot::cell(&mode, 0).is_some_and(|mode| mode.eq_ignore_ascii_case("on"));
+    note.gtids = snapshot::log_status_gtids(&sets).filter(|_| has_gtids);
     let at = server::numbered(&snapshot::log_status(&sets, 0, what)?, 0, what)?;
     Ok(Pin::at(config, at, note, None))
 }
