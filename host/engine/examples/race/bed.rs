@@ -72,11 +72,7 @@ impl Plan {
             small_files: false,
             orders,
         };
-        vec![
-            plan(true, true, usual),
-            plan(false, true, unordered),
-            plan(true, false, without),
-        ]
+        vec![plan(true, true, usual), plan(false, true, unordered), plan(true, false, without)]
     }
 }
 
