@@ -6,6 +6,7 @@ mod hidden;
 mod pinning;
 mod prepared;
 mod scanning;
+mod settling;
 mod streaming;
 
 use std::time::Duration;

@@ -31,9 +31,12 @@ pub struct Note {
     /// committed behind it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<Asked>,
-    /// The event before the position; none at a pin.
+    /// The event before the position. None at a pin that is the beginning of a file, and where it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub footprint: Option<Footprint>,
+    /// At a pin: the event with which its file begins; see [`event`](super::event).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head: Option<Footprint>,
 }
 
 impl Note {
@@ -47,6 +50,7 @@ impl Note {
             gtid_state: None,
             asked: None,
             footprint: None,
+            head: None,
         }
     }
 
@@ -57,7 +61,7 @@ impl Note {
             Gtids::Set(set) => (Some(set.clone()), None),
             Gtids::State(state) => (None, Some(state.clone())),
         };
-        Self { at, gtids, gtid_state, asked: None, footprint, ..self }
+        Self { at, gtids, gtid_state, asked: None, footprint, head: None, ..self }
     }
 
     pub(super) fn committed(&self) -> Gtids {
@@ -97,6 +101,9 @@ mod tests {
             let read = Note::parse(&note.to_text()).expect("one of ours");
             assert_eq!(read, note);
             assert_eq!(read.committed(), gtids);
+            let head = Some(Footprint::of(Lsn::binlog(0, 3, 125), b"head"));
+            let pinned = Note { head, ..note };
+            assert_eq!(Note::parse(&pinned.to_text()), Some(pinned));
         }
     }
 

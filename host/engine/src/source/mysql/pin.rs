@@ -18,6 +18,9 @@
 //! server does not change files while a transaction is between the log and the engine. So from the start of that file on
 //! everything that is not in the set is found, and what is in the set is passed over by its GTID.
 //!
+//! Beside the position is kept what the log looks like there ([`event`](super::event)): between a pin and the first
+//! checkpoint nothing else tells that the log has begun anew under the same names.
+//!
 //! A pin has no public constructor, and a view of its own only where the server gives one:
 //!
 //! ```compile_fail
@@ -31,14 +34,13 @@
 
 use std::fmt;
 use std::num::NonZeroU16;
-use std::time::Duration;
 
-use dovetail_core::fence::{Fence, Mark};
+use dovetail_core::fence::Fence;
 use dovetail_core::gtid::mariadb::GtidState;
 use dovetail_core::position::Lsn;
-use tokio::time::Instant;
 
 use super::connection::Session;
+use super::event;
 use super::failure::{self, Failure, code};
 use super::grants::Grants;
 use super::note::Note;
@@ -47,8 +49,7 @@ use super::server::{self, FIRST_OFFSET, Place, Settings};
 use super::snapshot::{self, Opened};
 use crate::config::{MySql, PinChoice, Rung};
 
-/// How often a wait looks again. Waits are for other sessions' transactions.
-pub(super) const POLL: Duration = Duration::from_millis(100);
+pub use super::settle::settle;
 
 /// The rung that will be used, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,17 +108,24 @@ impl Pin {
         // Load-bearing: before anything of the pin is read.
         let asked = prepared::wait(config, rung).await?;
         let note = Note { server, asked, ..Note::of(rung) };
-        match rung {
+        let mut pin = match rung {
             Rung::Snapshot | Rung::Lock => {
-                with_views(config, note, &mut session, connections).await
+                with_views(config, note, &mut session, connections).await?
             }
-            Rung::Gtid => by_gtids(config, &mut session, note).await,
-            Rung::LogStatus => by_log_status(config, &mut session, note).await,
+            Rung::Gtid => by_gtids(config, &mut session, note).await?,
+            Rung::LogStatus => by_log_status(config, &mut session, note).await?,
             Rung::OwnRow => {
                 let at = snapshot::own_row(config, 0).await?;
-                Ok(Self::at(config, at, note, None))
+                Self::at(config, at, note, None)
             }
-        }
+        };
+        let at = pin.position();
+        let end = server::log_end(&mut session).await?;
+        let file = server::file_like(&end.file, at.number());
+        let file = file.ok_or_else(|| server::not_a_place("look at the log before the pin"))?;
+        pin.note.head = event::head(config, &file, at).await?;
+        pin.note.footprint = event::footprint(config, &file, at).await?;
+        Ok(pin)
     }
 
     /// Everything that starts in the log before it is in every view that is opened from now on.
@@ -156,6 +164,7 @@ async fn with_views(
     if session.version().maria_db {
         note.gtid_state = gtid_state(session, at).await?;
     }
+    note.gtids = opened.gtids.clone();
     // Views that hold more than what is before the position need a fence: they are later views.
     let opened = Some(opened).filter(|opened| opened.exact);
     Ok(Pin::at(config, at, note, opened))
@@ -190,7 +199,9 @@ async fn by_log_status(
 ) -> Result<Pin, PinError> {
     let what = "pin a place in the log";
     let sets = session.texts(what, snapshot::LOG_STATUS).await?;
-    note.gtids = snapshot::log_status_gtids(&sets);
+    let mode = session.texts(what, "SELECT @@GLOBAL.gtid_mode").await?;
+    let has_gtids = snapshot::cell(&mode, 0).is_some_and(|mode| mode.eq_ignore_ascii_case("on"));
+    note.gtids = snapshot::log_status_gtids(&sets).filter(|_| has_gtids);
     let at = server::numbered(&snapshot::log_status(&sets, 0, what)?, 0, what)?;
     Ok(Pin::at(config, at, note, None))
 }
@@ -311,54 +322,6 @@ pub fn name(rung: Rung) -> &'static str {
 impl fmt::Display for Chosen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", name(self.rung), self.reason)
-    }
-}
-
-/// Waits until everything before `resume` is visible, so that a view which is opened afterwards holds it, and says
-/// how that is recognised in the view's fence. `note` is what was kept with that position.
-///
-/// # Errors
-/// When it takes longer than the pin may.
-pub async fn settle(
-    config: &MySql,
-    rung: Rung,
-    resume: Lsn,
-    note: Option<&Note>,
-) -> Result<Mark, PinError> {
-    let mut session = Session::open(&config.server).await?;
-    let what = "wait for transactions to become visible";
-    let mark = match (rung, note.and_then(|note| note.gtids.clone())) {
-        (Rung::Gtid, Some(gtids)) => Mark::Gtids(gtids),
-        (Rung::Gtid, None) => {
-            return Err(Failure::definite(
-                format!("{what}: the GTIDs of position {resume} were not kept"),
-                "remove the state directory and start anew to copy the tables again",
-            )
-            .into());
-        }
-        _ => Mark::Log(resume),
-    };
-    let started = Instant::now();
-    loop {
-        let settled = match (&mark, rung) {
-            (Mark::Gtids(gtids), _) => {
-                let sets = session.texts(what, "SELECT @@GLOBAL.gtid_executed").await?;
-                gtids.is_subset(&snapshot::gtids(&sets, 0, what)?)
-            }
-            // These rungs open their views behind the end of the log, and it is only to be past the position.
-            _ => {
-                server::numbered(&server::log_end(&mut session).await?, resume.epoch(), what)?
-                    >= resume
-            }
-        };
-        if settled {
-            return Ok(mark);
-        }
-        if started.elapsed() > config.pin_timeout {
-            let seconds = config.pin_timeout.as_secs();
-            return Err(PinError::Waiting { seconds, mark: resume.to_string() });
-        }
-        tokio::time::sleep(POLL).await;
     }
 }
 

@@ -15,7 +15,8 @@
 //!   3. T is executed. Result: T is streamed over rows that hold it, and a key that it wrote twice goes back.
 //! - `log_status` (MySQL): the place in the log with commits held back for the moment in which it is read, before and
 //!   after. Equal: nothing was committed in between.
-//! - `lock`: the end of the log, while nobody may write to the tables. Exact for these tables.
+//! - `lock`: the end of the log, while nobody may write to the tables. Exact for these tables; and so is the executed set
+//!   that is read meanwhile: whoever wrote to them had given back the tables, and a server adds a GTID to the set before.
 //! - `own_row`: the end of the log, before a row of our own was committed behind it. Commits become visible in the order
 //!   of the log, so what is before that place is in the view. More may be: a lower bound.
 //!
@@ -52,6 +53,8 @@ pub(super) struct Opened {
     pub(super) sessions: Vec<Session>,
     pub(super) fence: Fence,
     pub(super) exact: bool,
+    /// Every transaction on the tables that is in the views, and none that is not; known under locks.
+    pub(super) gtids: Option<GtidSet>,
 }
 
 /// What one connection read around its snapshot.
@@ -104,7 +107,8 @@ async fn agree(
                 None => true,
             };
             if believed {
-                return Ok(Opened { sessions, fence: first.fence.clone(), exact: agreed });
+                let fence = first.fence.clone();
+                return Ok(Opened { sessions, fence, exact: agreed, gtids: None });
             }
         } else {
             round += 1;
@@ -224,7 +228,7 @@ pub(super) fn gtids(sets: &Sets, set: usize, what: &str) -> Result<GtidSet, Fail
     })
 }
 
-fn cell(sets: &Sets, set: usize) -> Option<String> {
+pub(super) fn cell(sets: &Sets, set: usize) -> Option<String> {
     sets.get(set)?.first()?.first()?.clone()
 }
 
@@ -234,12 +238,13 @@ async fn locked(mut sessions: Vec<Session>, config: &MySql, epoch: u32) -> Resul
     let readings = read_all(&mut sessions, Rung::Lock, epoch).await?;
     let what = "open a view under the locks";
     let end = server::numbered(&locks.log_end().await?, epoch, what)?;
+    let gtids = locks.gtids().await?;
     locks.release().await?;
     // Other tables are written meanwhile: any of the places is right for the locked ones. The first is taken, so that
     // a change of another table is not taken for one that the views hold.
     let first = readings.into_iter().map(|reading| reading.fence).next();
     let fence = first.unwrap_or(Fence::Before(end));
-    Ok(Opened { sessions, fence, exact: true })
+    Ok(Opened { sessions, fence, exact: true, gtids })
 }
 
 async fn behind_own_row(
@@ -251,7 +256,7 @@ async fn behind_own_row(
     // Views of several connections could differ in what is between the place and the views.
     sessions.truncate(1);
     read_all(&mut sessions, Rung::OwnRow, epoch).await?;
-    Ok(Opened { sessions, fence: Fence::Before(place), exact: false })
+    Ok(Opened { sessions, fence: Fence::Before(place), exact: false, gtids: None })
 }
 
 /// Reads the end of the log, and commits a row of our own behind it.

@@ -35,15 +35,12 @@ use std::time::Duration;
 use dovetail_core::decode::binlog::{header, kind};
 use dovetail_core::fence::Fence;
 use dovetail_core::position::Lsn;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use super::connection::Session;
-use super::dump::{Dump, Origin};
+use super::event;
 use super::failure::Failure;
-use super::identity::Replica;
-use super::reader;
 use super::server::{self, Place};
-use super::wire::Wire;
 use crate::config::MySql;
 
 const TELL: &str = "SHOW STATUS LIKE 'binlog_snapshot_%'";
@@ -79,6 +76,27 @@ pub(super) async fn visible(session: &mut Session, epoch: u32) -> Result<Lsn, Fa
     let what = "read up to where transactions are visible";
     let sets = session.texts(what, &[TELL; ANSWERS_BEFORE].join("; ")).await?;
     places(&sets, epoch, what).map(|(place, _)| place)
+}
+
+/// Whether an event that is no commit, and nothing else, is between two places.
+pub(super) async fn is_no_commit_between(
+    config: &MySql,
+    session: &mut Session,
+    from: Lsn,
+    to: Lsn,
+) -> Result<bool, Failure> {
+    let file = server::log_end(session).await?.file;
+    let (true, Some(file)) = (from.file() == to.file(), server::file_like(&file, from.number()))
+    else {
+        return Ok(false);
+    };
+    let event = event::event_at(config, Place { file, offset: from.offset() }).await?;
+    Ok(event.is_some_and(|event| {
+        header::header(&event).is_ok_and(|header| {
+            let end = from.offset().saturating_add(u64::from(header.size));
+            header.kind == kind::BINLOG_CHECKPOINT && end == to.offset()
+        })
+    }))
 }
 
 /// The lowest of the places that were told, and whether all are the same.
@@ -176,39 +194,22 @@ async fn look(config: &MySql, session: &mut Session, place: Lsn) -> Result<State
     let Some(file) = server::file_like(&end.file, place.number()) else {
         return Err(server::not_a_place(what));
     };
-    let doubted = is_behind_no_commit(config, &Place { file, offset: place.offset() }).await?;
+    let doubted =
+        is_behind_no_commit(config, session, &Place { file, offset: place.offset() }).await?;
     Ok(if doubted { State::Doubted { since: Instant::now() } } else { State::Believed })
 }
 
-/// Whether a `BINLOG_CHECKPOINT` ends at the place. Its length is known, so it is asked for by where it would start.
-async fn is_behind_no_commit(config: &MySql, place: &Place) -> Result<bool, Failure> {
-    let mut wire = Wire::open(&config.server).await?;
-    let checksum = wire.query("read binlog_checksum", "SELECT @@GLOBAL.binlog_checksum").await?;
-    let checksum = checksum.into_iter().flatten().next().flatten();
-    let has_checksum = checksum.is_some_and(|kind| !kind.eq_ignore_ascii_case("none"));
-    let length = checkpoint_length(&place.file, has_checksum);
-    let Some(offset) = place.offset.checked_sub(length) else { return Ok(true) };
-    let replica = Replica::choose(&mut wire, config.server_id).await?;
-    let origin = Origin::Place(Place { file: place.file.clone(), offset });
-    let mut dump = Dump::begin(wire, config.kind, &replica, &origin).await?;
-    loop {
-        let event = match timeout(reader::SILENCE, dump.event()).await {
-            Ok(Ok(event)) => event,
-            // No event begins there.
-            Ok(Err(Failure::Definite { source, .. })) if reader::is_fatal(source.as_ref()) => {
-                return Ok(false);
-            }
-            Ok(Err(failure)) => return Err(failure),
-            Err(_) => return Err(reader::silent()),
-        };
-        if !reader::is_in_the_log(&event) {
-            continue;
-        }
-        let is_it = header::header(&event).is_ok_and(|header| {
-            header.kind == kind::BINLOG_CHECKPOINT && u64::from(header.size) == length
-        });
-        return Ok(is_it);
-    }
+/// Whether a `BINLOG_CHECKPOINT` ends at the place; its length is known.
+async fn is_behind_no_commit(
+    config: &MySql,
+    session: &mut Session,
+    place: &Place,
+) -> Result<bool, Failure> {
+    let what = "read binlog_checksum";
+    let checksum: String = session.one(what, "SELECT @@GLOBAL.binlog_checksum").await?;
+    let length = checkpoint_length(&place.file, !checksum.eq_ignore_ascii_case("none"));
+    let event = event::event_before(config, place, kind::BINLOG_CHECKPOINT, length).await?;
+    Ok(event.is_some())
 }
 
 /// Of an event that holds the name of a file.

@@ -32,6 +32,7 @@ use super::connection::Session;
 use super::continuity::{Footprint, Gtids, Known, Log};
 use super::definition::Definitions;
 use super::dump::{Dump, Origin};
+use super::event;
 use super::failure::Failure;
 use super::identity::Replica;
 use super::note::Note;
@@ -298,6 +299,7 @@ async fn begin(
     start: Start<'_>,
 ) -> Result<(Dump, Builder, Lsn), StreamError> {
     let plan = plan(log, start)?;
+    compare_head(source, log, start).await?;
     let folds_names = folds_names(&mut wire).await?;
     let replica = Replica::choose(&mut wire, source.server_id).await?;
     let mut dump = Dump::begin(wire, source.kind, &replica, &plan.origin).await?;
@@ -312,6 +314,26 @@ async fn begin(
         pass(&mut dump, &mut builder, plan.from, passed).await?;
     }
     Ok((dump, builder, plan.from))
+}
+
+/// Whether the file of a pin still begins as it did. On another server, or without the file, there is nothing to compare.
+async fn compare_head(
+    source: &config::MySql,
+    log: &Log,
+    start: Start<'_>,
+) -> Result<(), StreamError> {
+    let Some(head) = start.note.and_then(|note| note.head) else { return Ok(()) };
+    if start.epoch != start.from.epoch() {
+        return Ok(());
+    }
+    let Some(place) = log.place(head.start) else { return Ok(()) };
+    match event::event_at(source, place).await? {
+        Some(event) if head.is_of(&event) => Ok(()),
+        _ => Err(StreamError::Lost {
+            from: start.from,
+            reason: "its log was reset: the file of that name was begun anew",
+        }),
+    }
 }
 
 /// How a stream is asked for.
