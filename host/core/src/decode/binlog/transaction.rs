@@ -201,11 +201,12 @@ impl Builder {
     /// # Errors
     /// The builder is not to be used any further then.
     pub fn next(&mut self, events: &mut Vec<Event>) -> Result<Step, Error> {
+        let mut appended = Appended::default();
         loop {
             if let Some(step) = self.empty(events)? {
                 return Ok(step);
             }
-            if self.rows(events)? {
+            if self.rows(events, &mut appended)? {
                 return Ok(Step::More);
             }
             if let Some(payload) = &mut self.work.payload {
@@ -239,6 +240,14 @@ impl Builder {
 const ROWS_AT_ONCE: usize = 256;
 const BYTES_AT_ONCE: usize = 1 << 20;
 
+/// By one call. Load-bearing: over all the events that it unpacks, because a compressed transaction is one event with
+/// any number of small ones inside.
+#[derive(Default)]
+struct Appended {
+    rows: usize,
+    bytes: usize,
+}
+
 /// Emitting.
 impl Builder {
     /// Truncates that wait; gives a step while one of their tables is not known.
@@ -255,8 +264,7 @@ impl Builder {
     }
 
     /// Rows that wait; `true` when enough were appended and more may be left.
-    fn rows(&mut self, events: &mut Vec<Event>) -> Result<bool, Error> {
-        let (mut rows, mut bytes) = (0, 0);
+    fn rows(&mut self, events: &mut Vec<Event>, so_far: &mut Appended) -> Result<bool, Error> {
         while let Some(images) = self.work.rows.front_mut() {
             let Some(image) = images.next()? else {
                 self.work.rows.pop_front();
@@ -266,9 +274,9 @@ impl Builder {
             let first = events.len();
             self.push_image(relation, image, events)?;
             let appended = events.get(first..).unwrap_or_default();
-            rows += 1;
-            bytes += appended.iter().map(Event::memory_bytes).sum::<usize>();
-            if rows >= ROWS_AT_ONCE || bytes >= BYTES_AT_ONCE {
+            so_far.rows += 1;
+            so_far.bytes += appended.iter().map(Event::memory_bytes).sum::<usize>();
+            if so_far.rows >= ROWS_AT_ONCE || so_far.bytes >= BYTES_AT_ONCE {
                 return Ok(true);
             }
         }

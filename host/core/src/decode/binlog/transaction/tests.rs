@@ -390,6 +390,68 @@ fn event(kind: u8, end: u32, body: &[u8]) -> Bytes {
     Bytes::from([&header.concat()[..], body].concat())
 }
 
+/// As the event would be in a log without checksums.
+fn unchecked(event: &Bytes) -> Vec<u8> {
+    let size = event.len() - 4;
+    let mut event = event[..size].to_vec();
+    event[9..13].copy_from_slice(&u32::try_from(size).unwrap().to_le_bytes());
+    event
+}
+
+/// The format of the log, without checksums.
+fn unchecked_format() -> Bytes {
+    let mut format = events(MYSQL[0])[0].to_vec();
+    let algorithm = format.len() - 5;
+    format[algorithm] = 0;
+    Bytes::from(format)
+}
+
+#[test]
+fn a_call_stops_in_the_middle_of_a_compressed_transaction_of_many_small_events() {
+    use super::super::kind::{GTID, TABLE_MAP, TRANSACTION_PAYLOAD, WRITE_ROWS, XID};
+    const EVENTS: usize = 2_000;
+    let log = events(MYSQL[0]);
+    let gtid = log.iter().position(|event| event[4] == GTID && event.len() < 100).unwrap();
+    let rows = log.iter().position(|event| event[4] == WRITE_ROWS).unwrap();
+    let begin = log[..rows].iter().rposition(|event| event[4] == super::super::kind::QUERY);
+    assert_eq!(log[rows - 1][4], TABLE_MAP);
+    let xid = log.iter().find(|event| event[4] == XID).unwrap();
+    let mut inside = unchecked(&log[begin.unwrap()]);
+    for _ in 0..EVENTS {
+        // Described each time, as by one statement after the other.
+        inside.extend(unchecked(&log[rows - 1]));
+        inside.extend(unchecked(&log[rows]));
+    }
+    inside.extend(unchecked(xid));
+    let length = u32::try_from(inside.len()).unwrap().to_le_bytes();
+    let fields = [&[1, 4, 253][..], &length[..3], &[2, 3, 252, 255, 0, 0]].concat();
+    let body = [fields, inside].concat();
+    let gtid = Bytes::from(unchecked(&log[gtid]));
+    let end = u32::from_le_bytes(*gtid[13..].first_chunk().unwrap());
+    let payload = event(TRANSACTION_PAYLOAD, end + 19 + u32::try_from(body.len()).unwrap(), &body);
+
+    let mut builder = builder(&ALL);
+    let (mut appended, mut all, mut calls) = (Vec::new(), 0, 0);
+    for event in [unchecked_format(), gtid, payload] {
+        builder.give(event);
+        loop {
+            let step = builder.next(&mut appended).unwrap();
+            assert!(appended.len() <= 2 * ROWS_AT_ONCE, "{} at once", appended.len());
+            all += appended.drain(..).count();
+            calls += 1;
+            match step {
+                Step::Done => break,
+                Step::Table(description) => {
+                    let definition = description.define(&CatalogTable::default()).unwrap();
+                    builder.define(definition).unwrap();
+                }
+                _ => {}
+            }
+        }
+    }
+    assert!(all >= EVENTS && calls > EVENTS / ROWS_AT_ONCE, "{all} in {calls}");
+}
+
 fn rotate(file: &str) -> Bytes {
     event(super::super::kind::ROTATE, 0, &[&4_u64.to_le_bytes()[..], file.as_bytes()].concat())
 }
@@ -432,12 +494,7 @@ fn a_statement_finds_a_table_whose_name_the_server_folds() {
         let fixed = [&[0; 8][..], &[1], &[0; 4], b"D\0"].concat();
         event(super::super::kind::QUERY, 0, &[&fixed[..], text.as_bytes()].concat())
     };
-    let format = {
-        let mut format = events(MYSQL[0])[0].to_vec();
-        let algorithm = format.len() - 5;
-        format[algorithm] = 0;
-        Bytes::from(format)
-    };
+    let format = unchecked_format();
     for (folds_names, expected) in [(true, vec!["truncate"]), (false, vec![])] {
         let mut builder = Builder::new(Start {
             from: Lsn::binlog(0, 1, 4),
