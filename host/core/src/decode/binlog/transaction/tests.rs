@@ -390,6 +390,76 @@ fn event(kind: u8, end: u32, body: &[u8]) -> Bytes {
     Bytes::from([&header.concat()[..], body].concat())
 }
 
+/// As [`read`], with compressed transactions given in parts of so many bytes.
+fn read_in_parts(log: &[Bytes], length: usize) -> Result<Vec<Out>, (Vec<Out>, Error)> {
+    use super::super::kind::TRANSACTION_PAYLOAD;
+    /// What a first part has at least: the protocol's have 16 MiB.
+    const FIRST: usize = 60;
+    let mut builder = builder(&["special"]);
+    let mut out = Vec::new();
+    for event in log {
+        if event[4] != TRANSACTION_PAYLOAD {
+            out.extend(read(&mut builder, std::slice::from_ref(event))?);
+            continue;
+        }
+        let (first, rest) = (event.slice(..FIRST), event.slice(FIRST..));
+        let ends = (length..rest.len()).step_by(length).chain([rest.len()]);
+        let rest = ends.scan(0, |start, end| {
+            let part = rest.slice(*start..end);
+            *start = end;
+            Some(part)
+        });
+        for part in [first].into_iter().chain(rest) {
+            if let Err(error) = builder.give_part(&part) {
+                return Err((out, error));
+            }
+            loop {
+                let mut appended = Vec::new();
+                let step = builder.next(&mut appended).unwrap();
+                out.extend(appended.into_iter().map(|event| Out::Change(Box::new(event))));
+                match step {
+                    Step::Done => break,
+                    Step::Table(description) => {
+                        let definition = description.define(&CatalogTable::default()).unwrap();
+                        builder.define(definition).unwrap();
+                    }
+                    Step::Commit { closed, end, transaction } => {
+                        out.push(Out::Commit { closed, end, transaction });
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+    Ok(out)
+}
+
+#[test]
+fn a_compressed_transaction_in_parts_is_the_same() {
+    let log = events(MYSQL[0]);
+    let whole = format!("{:?}", read(&mut builder(&["special"]), &log).unwrap());
+    for length in [1, 3, 4, 17, 100_000] {
+        let parts = format!("{:?}", read_in_parts(&log, length).unwrap());
+        assert_eq!(parts, whole, "in parts of {length}");
+    }
+}
+
+#[test]
+fn a_damaged_part_is_noticed_before_its_transaction_is_closed() {
+    use super::super::kind::TRANSACTION_PAYLOAD;
+    let mut log = events(MYSQL[0]);
+    let at = log.iter().position(|event| event[4] == TRANSACTION_PAYLOAD).unwrap();
+    let commits_before = commits(&read(&mut builder(&["special"]), &log[..at]).unwrap());
+    let mut damaged = log[at].to_vec();
+    *damaged.last_mut().unwrap() ^= 1;
+    log[at] = Bytes::from(damaged);
+    for length in [1, 2, 100_000] {
+        let (out, error) = read_in_parts(&log, length).unwrap_err();
+        assert!(matches!(error, Error::Event(InvalidEvent::Frame(_))), "{error}");
+        assert_eq!(commits(&out), commits_before, "in parts of {length}");
+    }
+}
+
 /// As the event would be in a log without checksums.
 fn unchecked(event: &Bytes) -> Vec<u8> {
     let size = event.len() - 4;
