@@ -7,6 +7,7 @@
 mod hang;
 mod installation;
 pub mod log;
+pub mod printed;
 mod replica;
 
 use std::fs;
@@ -222,6 +223,11 @@ impl Server {
 
     /// What the server's own reader says of a binlog file, rows included: `mariadb-binlog -v` or `mysqlbinlog -v`.
     pub fn printed_log(&self, file: &str) -> Result<String> {
+        Ok(String::from_utf8_lossy(&self.printed_bytes(file)?).into_owned())
+    }
+
+    /// Its text is in the columns' own character sets.
+    fn printed_bytes(&self, file: &str) -> Result<Vec<u8>> {
         let name = if self.version.is_mariadb() { "mariadb-binlog" } else { "mysqlbinlog" };
         let output = Command::new(self.installation.program(name))
             .args(["--no-defaults", "-v", "--base64-output=DECODE-ROWS"])
@@ -229,7 +235,7 @@ impl Server {
             .output()
             .with_context(|| format!("start {name}"))?;
         ensure!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        Ok(output.stdout)
     }
 
     /// A connection of the superuser, in no database.

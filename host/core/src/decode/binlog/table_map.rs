@@ -108,7 +108,8 @@ impl ColumnMap {
         )
     }
 
-    /// Whether a collation is said of it. A geometry is a blob to MariaDB, and so it is counted there.
+    /// Whether a collation is said of it. A geometry is a blob to MariaDB, and a vector is one to MySQL, so they are
+    /// counted there.
     pub(super) fn is_character(&self, flavor: Flavor) -> bool {
         match self.real_code() {
             code::STRING | code::VAR_STRING | code::VARCHAR => true,
@@ -116,6 +117,7 @@ impl ColumnMap {
             code::BLOB_COMPRESSED | code::VARCHAR_COMPRESSED | code::GEOMETRY => {
                 flavor == Flavor::MariaDb
             }
+            code::VECTOR => flavor == Flavor::MySql,
             _ => false,
         }
     }

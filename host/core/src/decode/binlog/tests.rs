@@ -117,6 +117,36 @@ fn all_servers_describe_the_same_table() {
     }
 }
 
+/// Written by MySQL 9.7 for `id int PRIMARY KEY, c blob, v vector(3), n text CHARACTER SET latin1`.
+const VECTOR_AMONG_TEXTS: [u8; 52] = [
+    0x20, 0x02, 0, 0, 0, 0, 0x01, 0, 0x01, 0x67, 0, 0x01, 0x71, 0, 0x04, 0x03, 0xFC, 0xF2, 0xFC,
+    0x03, 0x02, 0x04, 0x02, 0x0E, 0x01, 0x01, 0x00, 0x02, 0x03, 0x3F, 0x02, 0x08, 0x0D, 0x01, 0x03,
+    0x04, 0x09, 0x02, 0x69, 0x64, 0x01, 0x63, 0x01, 0x76, 0x01, 0x6E, 0x08, 0x01, 0x00, 0x0C, 0x01,
+    0xF0,
+];
+
+#[test]
+fn a_vector_is_counted_among_the_columns_with_a_collation() {
+    let mut decoder = Decoder::default();
+    let mut description = events(MYSQL[0])[0].to_vec();
+    let algorithm = description.len() - 5;
+    description[algorithm] = 0;
+    decoder.decode(&description.into()).unwrap();
+    let size = u32::try_from(19 + VECTOR_AMONG_TEXTS.len()).unwrap();
+    let mut event = [0; 19].to_vec();
+    event[4] = kind::TABLE_MAP;
+    event[9..13].copy_from_slice(&size.to_le_bytes());
+    event.extend(VECTOR_AMONG_TEXTS);
+    let event = Bytes::from(event);
+    let Ok((_, Event::TableMap { description, .. })) = decoder.decode(&event) else {
+        panic!("no description of a table");
+    };
+    let map = table_map(description, Flavor::MySql).unwrap();
+    let collations: Vec<_> = map.columns.iter().map(|column| column.collation).collect();
+    assert_eq!(collations, [None, Some(63), Some(63), Some(8)]);
+    assert_eq!(map.columns[2].dimensions, Some(3));
+}
+
 #[test]
 fn what_is_not_known_stops_even_where_it_may_be_ignored() {
     let mut decoder = Decoder::default();

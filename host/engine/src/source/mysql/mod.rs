@@ -21,6 +21,7 @@ mod identity;
 mod lock;
 mod login;
 pub mod note;
+mod opening;
 pub mod pin;
 pub mod preflight;
 pub mod prepared;

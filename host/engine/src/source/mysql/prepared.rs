@@ -31,8 +31,8 @@ use tokio::time::Instant;
 
 use super::connection::Session;
 use super::failure::{self, Failure, code};
-use super::pin::POLL;
 use super::server;
+use super::settle::POLL;
 use super::snapshot;
 use crate::config::{MySql, Rung};
 

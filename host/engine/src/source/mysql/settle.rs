@@ -38,7 +38,7 @@ use super::snapshot_place;
 use crate::config::{MySql, Rung};
 
 /// How often a wait looks again. Waits are for other sessions' transactions.
-const POLL: Duration = Duration::from_millis(100);
+pub(super) const POLL: Duration = Duration::from_millis(100);
 const WHAT: &str = "wait for transactions to become visible";
 
 /// Waits until everything that starts before `before` is visible, so that a view which is opened afterwards holds it, and

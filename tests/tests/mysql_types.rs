@@ -1,0 +1,448 @@
+//! Every value of the corpus of MySQL and MariaDB through the engine: by the scan and by each kind of change. What the
+//! lines and the SQLite replica say is compared with the corpus, and the corpus with what the server prints and with
+//! what its own reader of the log reads.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use anyhow::{Context, Result, ensure};
+use dovetail_core::schema::Kind;
+use dovetail_core::value::Value;
+use dovetail_tests::corpus::{Case, Corpus, Dialect, Fate, Subject};
+use dovetail_tests::engine::Setup;
+use dovetail_tests::lines::{self, Line};
+use dovetail_tests::mysql::printed::{Printed, Row};
+use dovetail_tests::mysql::{Options, Server, Version, execute};
+use mysql_async::Conn;
+use mysql_async::prelude::Queryable;
+use serde_json::json;
+
+/// Defaults that would change how values are read or printed, if anybody relied on them.
+fn hostile() -> Options {
+    Options::default()
+        .set("sql-mode", "PAD_CHAR_TO_FULL_LENGTH,ANSI_QUOTES,NO_BACKSLASH_ESCAPES,NO_ZERO_DATE")
+        .set("default-time-zone", "+05:45")
+        .set("character-set-server", "latin1")
+        .set("collation-server", "latin1_german2_ci")
+        .set("group-concat-max-len", "8")
+        .set("max-sort-length", "8")
+}
+
+/// Where the writers of the changes say that they are.
+const ZONES: [&str; 4] = ["+02:00", "+05:45", "-03:30", "+00:00"];
+
+/// As the corpus was written.
+const PLAIN_SETTINGS: &[&str] =
+    &["SET NAMES utf8mb4", "SET time_zone = '+00:00'", "SET sql_mode = ''"];
+
+async fn plain_session(server: &Server) -> Result<Conn> {
+    let mut connection = server.connect().await?;
+    execute(&mut connection, PLAIN_SETTINGS).await?;
+    Ok(connection)
+}
+
+/// What the server prints for each row that is left, in the notation of the corpus; and the bytes or the number that it
+/// stores for each value.
+async fn check_server(
+    subject: &Subject<'_>,
+    connection: &mut Conn,
+) -> Result<BTreeMap<usize, Stored>> {
+    let column = subject.column();
+    let text = match subject.series.kind {
+        Kind::Bytes => format!("CONCAT('\\\\x', LOWER(HEX({column})))"),
+        Kind::Bits => {
+            let length = subject.series.type_name.trim_matches(|it: char| !it.is_ascii_digit());
+            format!("LPAD(BIN({column} + 0), {length}, '0')")
+        }
+        _ => column.clone(),
+    };
+    let number = match has_labels(subject) {
+        true => format!("CAST({column} AS UNSIGNED)"),
+        false => "0".to_owned(),
+    };
+    let query = format!("SELECT id, {text}, HEX({column}), {number} FROM {}", subject.name);
+    let mut expected = subject.at_rest();
+    let mut stored = BTreeMap::new();
+    for mut row in connection.query::<mysql_async::Row, _>(query).await? {
+        let mut cell = |at| row.take::<Option<String>, _>(at).context("a cell");
+        let id = cell(0)?.context("the number")?.parse()?;
+        let case = expected.remove(&id).with_context(|| format!("row {id} is one too many"))?;
+        let text = cell(1)?;
+        ensure!(text == case.text, "row {id}, {}: {text:?}", case.sql);
+        let digits = cell(2)?.unwrap_or_default();
+        let number = cell(3)?.map(|number| number.parse()).transpose()?.unwrap_or(0);
+        stored.insert(id, Stored { digits, number });
+    }
+    ensure!(expected.is_empty(), "rows are missing: {:?}", expected.keys());
+    Ok(stored)
+}
+
+/// How the server holds a value.
+#[derive(Debug)]
+struct Stored {
+    /// Of its bytes, in hexadecimal.
+    digits: String,
+    /// Of the label, or of all labels of a set.
+    number: u64,
+}
+
+fn has_labels(subject: &Subject<'_>) -> bool {
+    ["enum(", "set("].iter().any(|it| subject.series.sql_type.starts_with(it))
+}
+
+/// What the second reader cannot read: it prints compressed columns as they are, and MySQL's does not know geometry.
+fn is_printed(subject: &Subject<'_>, version: Version) -> bool {
+    let geometry = subject.cases.iter().any(|case| case.sql.starts_with("ST_Geom"));
+    !subject.series.sql_type.contains("COMPRESSED")
+        && (version.is_mariadb() || subject.series.kind != Kind::Bytes || !geometry)
+}
+
+/// Compares what the second reader says of the table's rows after the pin; how many images it printed.
+fn check_printed(
+    subject: &Subject<'_>,
+    stored: &BTreeMap<usize, Stored>,
+    rows: &[Row],
+) -> Result<usize> {
+    let mut by_id: BTreeMap<usize, Vec<&Row>> = BTreeMap::new();
+    for row in rows {
+        let image = row.after.as_ref().or(row.before.as_ref()).context("an image")?;
+        let id = image.first().context("its number")?.text().parse()?;
+        by_id.entry(id).or_default().push(row);
+    }
+    let mut compared = 0;
+    for (id, fate, case, before) in subject.rows() {
+        let (operation, old, new) = match fate {
+            Fate::Stays => continue,
+            Fate::Comes => ("insert", None, Some(Some(case))),
+            Fate::Changes => ("update", Some(before), Some(Some(case))),
+            Fate::Goes => ("delete", Some(Some(case)), None),
+            Fate::IsTouched => ("update", Some(Some(case)), Some(Some(case))),
+        };
+        let [row] = by_id.remove(&id).unwrap_or_default()[..] else {
+            let nothing = before.map(|it| &it.value) == case.text.is_some().then_some(&case.value);
+            ensure!(matches!(fate, Fate::Changes) && nothing, "row {id} was not printed once");
+            continue;
+        };
+        ensure!(row.op == operation, "row {id}: {} instead of {operation}", row.op);
+        for (image, expected) in [(&row.before, old), (&row.after, new)] {
+            let cell = image.as_ref().and_then(|image| image.get(1));
+            let is_same = match (cell, expected) {
+                (None, None) => true,
+                (Some(cell), Some(None)) => cell.text() == "NULL",
+                (Some(cell), Some(Some(case))) => {
+                    let number = subject.cases.iter().position(|it| std::ptr::eq(*it, case));
+                    let stored = number.and_then(|it| stored.get(&it)).context("the value")?;
+                    is_as_printed(subject, case, stored, cell)
+                }
+                _ => false,
+            };
+            ensure!(is_same, "{operation} of row {id}, {}: {cell:?}", case.sql);
+            compared += usize::from(cell.is_some());
+        }
+    }
+    ensure!(by_id.is_empty(), "rows that were never written: {:?}", by_id.keys());
+    Ok(compared)
+}
+
+/// The notation of the second reader.
+fn is_as_printed(subject: &Subject<'_>, case: &Case, stored: &Stored, cell: &Printed) -> bool {
+    let printed = cell.text();
+    let text = case.text.as_deref().unwrap_or_default();
+    let number = |text: &str| text.parse::<f64>().ok();
+    let quoted = || cell.bytes().unwrap_or_default();
+    match &case.value {
+        Value::Null => printed == "NULL",
+        // The year without a date is printed as MariaDB counts its bytes.
+        Value::Int(0) if subject.series.type_name == "year" => {
+            ["0", "0000", "1900"].contains(&printed.as_str())
+        }
+        // Of a negative number, or one that would be if it had a sign, `-1 (255)`.
+        Value::Int(_) | Value::Uint(_) => {
+            let numbers = printed.split([' ', '(', ')']).filter_map(|it| it.parse::<i128>().ok());
+            text.parse().is_ok_and(|value: i128| numbers.into_iter().any(|it| it == value))
+        }
+        Value::Float32(value) => is_near(number(&printed), *value),
+        Value::Float64(value) => {
+            number(&printed).is_some_and(|there| there.to_bits() == value.to_bits())
+        }
+        Value::Decimal(_) => printed.trim_start_matches('0') == text.trim_start_matches('0'),
+        Value::Text(_) => upper_digits(&quoted()) == stored.digits,
+        Value::Bytes(value) if printed.starts_with('[') => {
+            let floats: Vec<_> = printed.trim_matches(['[', ']']).split(',').map(number).collect();
+            let stored = value.chunks_exact(4).map(|it| it.try_into().map(f32::from_le_bytes));
+            floats.len() * 4 == value.len()
+                && floats
+                    .iter()
+                    .zip(stored)
+                    .all(|(there, it)| it.is_ok_and(|it| is_near(*there, it)))
+        }
+        Value::Bytes(value) => {
+            without_padding(subject, &quoted()) == without_padding(subject, value)
+        }
+        Value::Bits { .. } => printed == format!("b'{text}'"),
+        // A document that is but a text is printed as that text.
+        Value::Json(_) => {
+            let inner = serde_json::from_str::<String>(text).unwrap_or_else(|_| text.to_owned());
+            quoted() == inner.as_bytes()
+        }
+        Value::Date(_) => quoted() == text.replace('-', ":").as_bytes(),
+        Value::Time(_) | Value::Timestamp(_) => quoted() == text.as_bytes(),
+        Value::TimestampTz(micros) => {
+            let (seconds, fraction) = printed.split_once('.').unwrap_or((&printed, ""));
+            format!("{seconds}{fraction:0<6}").parse() == Ok(*micros)
+        }
+        Value::TemporalSpecial(_) => match subject.series.kind {
+            Kind::Date => quoted() == text.replace('-', ":").as_bytes(),
+            Kind::TimestampTz => printed.bytes().all(|byte| matches!(byte, b'0' | b'.')),
+            _ => quoted() == text.as_bytes(),
+        },
+        Value::Uuid(value) => is_uuid_as_printed(*value, &quoted()),
+        Value::Raw(_) if subject.series.sql_type.starts_with("enum(") => {
+            printed == stored.number.to_string()
+        }
+        Value::Raw(_) if has_labels(subject) => set_bits(&printed) == Some(stored.number),
+        Value::Raw(_) => {
+            let v4 = text.parse::<Ipv4Addr>().map(|it| it.octets().to_vec());
+            let octets = v4.or_else(|_| text.parse::<Ipv6Addr>().map(|it| it.octets().to_vec()));
+            octets.is_ok_and(|octets| without_zeros(&octets) == without_zeros(&quoted()))
+        }
+        _ => false,
+    }
+}
+
+/// Printed in six digits.
+fn is_near(there: Option<f64>, value: f32) -> bool {
+    let value = f64::from(value);
+    there.is_some_and(|there| (there - value).abs() <= value.abs() * 1e-5)
+}
+
+fn upper_digits(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02X}")).collect()
+}
+
+fn without_zeros(bytes: &[u8]) -> &[u8] {
+    let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
+    bytes.split_at(end).0
+}
+
+/// The log leaves out the padding of `binary(n)`.
+fn without_padding<'a>(subject: &Subject<'_>, bytes: &'a [u8]) -> &'a [u8] {
+    if subject.series.type_name.starts_with("binary(") { without_zeros(bytes) } else { bytes }
+}
+
+/// MariaDB stores some versions of UUIDs with their parts in the reverse order.
+fn is_uuid_as_printed(value: [u8; 16], printed: &[u8]) -> bool {
+    let parts = [10..16, 8..10, 6..8, 4..6, 0..4];
+    let reversed: Vec<u8> = parts.into_iter().flat_map(|part| value[part].to_vec()).collect();
+    [&value, &*reversed].iter().any(|it| without_zeros(it) == without_zeros(printed))
+}
+
+/// Of `b'...'`, in which the lowest byte of a set comes first.
+fn set_bits(printed: &str) -> Option<u64> {
+    let bits = printed.strip_prefix("b'")?.strip_suffix('\'')?;
+    let bytes = bits
+        .as_bytes()
+        .chunks(8)
+        .map(|byte| u64::from_str_radix(str::from_utf8(byte).ok()?, 2).ok());
+    bytes.rev().try_fold(0, |set, byte| Some(set << 8 | byte?))
+}
+
+/// Statements of one subject, in one transaction.
+async fn run(connection: &mut Conn, statements: &str) -> Result<()> {
+    let all = format!("BEGIN;\n{statements}COMMIT;\n");
+    connection
+        .query_drop(all)
+        .await
+        .with_context(|| statements.chars().take(2_000).collect::<String>())
+}
+
+/// T1 to T6, T8, T9.
+async fn every_value_of_the_corpus(options: Options) -> Result<()> {
+    let version = Version::under_test();
+    let server = Server::start_with(version, options)?;
+    let corpus = Corpus::load(Dialect::MySql)?;
+    let series = corpus.on(version);
+    let subjects = Subject::all(Dialect::MySql, &series);
+    let mut connection = plain_session(&server).await?;
+    execute(&mut connection, &["CREATE DATABASE corpus"]).await?;
+    for subject in &subjects {
+        execute(&mut connection, &[&subject.create()]).await?;
+        run(&mut connection, &subject.before_the_pin()).await?;
+    }
+    execute(&mut connection, &["FLUSH BINARY LOGS"]).await?;
+    let names: Vec<_> = subjects.iter().map(|it| it.name.as_str()).collect();
+    let setup = Setup::mysql("types", &server, &names)?.to_file().to_sqlite();
+
+    let mut engine = setup.run()?;
+    setup.mysql_caught_up(&mut engine, &server).await?;
+    for (number, subject) in subjects.iter().enumerate() {
+        let zone = ZONES[number % ZONES.len()];
+        execute(&mut connection, &[&format!("SET time_zone = '{zone}'")]).await?;
+        run(&mut connection, &subject.after_the_pin()).await?;
+    }
+    setup.mysql_caught_up(&mut engine, &server).await?;
+    engine.terminate().await?;
+
+    let mut connection = plain_session(&server).await?;
+    let lines = lines::read(&setup.lines_file())?;
+    let mut by_table: BTreeMap<&str, Vec<&Line>> = BTreeMap::new();
+    lines.iter().for_each(|line| by_table.entry(&line.table).or_default().push(line));
+    let mut printed: BTreeMap<String, Vec<Row>> = BTreeMap::new();
+    for row in server.printed_rows("binlog.000002")? {
+        printed.entry(row.table.clone()).or_default().push(row);
+    }
+    let sqlite = rusqlite::Connection::open(setup.replica_file())?;
+    let (mut compared, mut images) = (0, 0);
+    for subject in &subjects {
+        let what = || format!("{}, of type {}", subject.name, subject.series.sql_type);
+        let table = subject.name.as_str();
+        let stored = check_server(subject, &mut connection).await;
+        let stored = stored.context("the source").with_context(what)?;
+        let lines = by_table.remove(table).unwrap_or_default();
+        compared += subject.check_lines(&lines).context("the lines").with_context(what)?;
+        let replica = table.replace('.', "__");
+        subject.check_sqlite(&sqlite, &replica).context("the replica").with_context(what)?;
+        if is_printed(subject, version) {
+            let rows = printed.remove(table).unwrap_or_default();
+            let found = check_printed(subject, &stored, &rows);
+            images += found.context("the second reader").with_context(what)?;
+        }
+    }
+    ensure!(by_table.is_empty(), "lines of other tables: {:?}", by_table.keys());
+    let values: usize = series.iter().map(|series| series.cases.len()).sum();
+    println!("{values} values in {} tables, {compared} lines, {images} images", subjects.len());
+    ensure!(values >= 500, "only {values} values");
+    ensure!(images >= 5_000, "only {images} images of the second reader");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn scan_and_stream_and_second_reader_give_every_value_of_the_corpus() -> Result<()> {
+    every_value_of_the_corpus(hostile()).await
+}
+
+/// The catalog knows what the log does not say.
+#[tokio::test(flavor = "multi_thread")]
+async fn minimal_metadata_gives_the_same_values() -> Result<()> {
+    every_value_of_the_corpus(hostile().set("binlog-row-metadata", "MINIMAL")).await
+}
+
+/// L12: what the server computes and what `SELECT *` hides are columns like others.
+#[tokio::test(flavor = "multi_thread")]
+async fn generated_and_invisible_columns_are_the_same_in_scan_and_stream() -> Result<()> {
+    let server = Server::start_with(Version::under_test(), hostile())?;
+    let mut connection = plain_session(&server).await?;
+    let table = "CREATE TABLE corpus.made (id int PRIMARY KEY, a int, made_once int AS (a + 1) STORED, \
+                 made_anew varchar(20) AS (concat('v', a)) VIRTUAL, hidden int INVISIBLE DEFAULT 7, z int)";
+    let insert = |id| format!("INSERT INTO corpus.made (id, a, z) VALUES ({id}, 41, 3)");
+    let statements = ["CREATE DATABASE corpus", table, &insert(1), &insert(2), &insert(3)];
+    execute(&mut connection, &statements).await?;
+    let setup = Setup::mysql("made", &server, &["corpus.made"])?.to_file();
+    let mut engine = setup.run()?;
+    setup.mysql_caught_up(&mut engine, &server).await?;
+    let statements = [
+        &insert(4),
+        "UPDATE corpus.made SET a = 50, hidden = 8 WHERE id = 2",
+        "DELETE FROM corpus.made WHERE id = 3",
+    ];
+    execute(&mut connection, &statements).await?;
+    setup.mysql_caught_up(&mut engine, &server).await?;
+
+    let row = |id: u32, a: u32, hidden: u32| {
+        let row = json!({ "id": id, "a": a, "made_once": a + 1, "made_anew": format!("v{a}"),
+            "hidden": hidden, "z": 3 });
+        row.as_object().cloned()
+    };
+    let lines = lines::read(&setup.lines_file())?;
+    let said: Vec<_> =
+        lines.iter().map(|line| (line.op.as_str(), &line.before, &line.after)).collect();
+    let expected = [
+        ("read", &None, &row(1, 41, 7)),
+        ("read", &None, &row(2, 41, 7)),
+        ("read", &None, &row(3, 41, 7)),
+        ("insert", &None, &row(4, 41, 7)),
+        ("update", &row(2, 41, 7), &row(2, 50, 8)),
+        ("delete", &row(3, 41, 7), &None),
+    ];
+    assert_eq!(said, expected);
+    Ok(())
+}
+
+/// A document, what is done to it, and what it is then.
+const DIFFERENCES: [(&str, &str, &str); 9] = [
+    (r#"{"a": 1, "b": "x"}"#, "JSON_SET(document, '$.a', 2)", r#"{"a": 2, "b": "x"}"#),
+    (r#"{"a": 1}"#, "JSON_SET(document, '$.b', 'ä日')", r#"{"a": 1, "b": "ä日"}"#),
+    ("[1, 2, 3]", "JSON_REPLACE(document, '$[1]', 'two')", r#"[1, "two", 3]"#),
+    ("[1, 2, 3]", "JSON_REMOVE(document, '$[0]')", "[2, 3]"),
+    (r#"{"a": [1]}"#, "JSON_ARRAY_APPEND(document, '$.a', 2.50)", r#"{"a": [1, 2.50]}"#),
+    (
+        "[1, 3]",
+        "JSON_ARRAY_INSERT(document, '$[1]', CAST('2020-02-29' AS DATE))",
+        r#"[1, "2020-02-29", 3]"#,
+    ),
+    (
+        r#"{"a": {"b": {"c": null}}, "d": 1}"#,
+        "JSON_REMOVE(JSON_SET(document, '$.a.b.c', 1.5), '$.d')",
+        r#"{"a": {"b": {"c": 1.5}}}"#,
+    ),
+    (
+        r#"{"a\"b": 1, "ü.x": 2}"#,
+        r#"JSON_SET(document, '$."a\\"b"', 3, '$."ü.x"', TRUE)"#,
+        r#"{"a\"b": 3, "ü.x": true}"#,
+    ),
+    (r#"{"a": 1}"#, "JSON_SET(document, '$.a', 1)", r#"{"a": 1}"#),
+];
+
+/// T6, with differences of documents in the log. MariaDB has none.
+#[tokio::test(flavor = "multi_thread")]
+async fn differences_of_documents_are_applied() -> Result<()> {
+    if Version::under_test().is_mariadb() {
+        return Ok(());
+    }
+    let server = Server::start_with(Version::under_test(), hostile())?;
+    let mut connection = plain_session(&server).await?;
+    let table = "CREATE TABLE corpus.documents (id int PRIMARY KEY, document json, touched int, \
+                 padding json)";
+    execute(&mut connection, &["CREATE DATABASE corpus", table]).await?;
+    for (id, (document, ..)) in DIFFERENCES.iter().enumerate() {
+        // Long enough that a difference is worth it.
+        let insert = "INSERT INTO corpus.documents VALUES \
+                      (?, ?, 0, JSON_ARRAY(repeat('p', 1000)))";
+        connection.exec_drop(insert, (id, document)).await?;
+    }
+    execute(&mut connection, &["FLUSH BINARY LOGS"]).await?;
+    let setup = Setup::mysql("documents", &server, &["corpus.documents"])?.to_file().to_sqlite();
+    let mut engine = setup.run()?;
+    setup.mysql_caught_up(&mut engine, &server).await?;
+    execute(&mut connection, &["SET SESSION binlog_row_value_options = PARTIAL_JSON"]).await?;
+    for (id, (_, change, _)) in DIFFERENCES.iter().enumerate() {
+        let update = format!(
+            "UPDATE corpus.documents SET document = {change}, touched = 1, \
+             padding = JSON_SET(padding, '$[1]', {id}) WHERE id = {id}"
+        );
+        execute(&mut connection, &[&update]).await?;
+    }
+    setup.mysql_caught_up(&mut engine, &server).await?;
+    engine.terminate().await?;
+
+    let sqlite = rusqlite::Connection::open(setup.replica_file())?;
+    let lines = lines::read(&setup.lines_file())?;
+    let updates: Vec<_> = lines.iter().filter(|line| line.op == "update").collect();
+    ensure!(updates.len() == DIFFERENCES.len(), "{} updates", updates.len());
+    for (id, ((before, change, after), line)) in DIFFERENCES.iter().zip(updates).enumerate() {
+        let old = line.before.as_ref().and_then(|row| row.get("document"));
+        ensure!(old == Some(&json!(before)), "{change}: before it {old:?}");
+        let new = line.after("document");
+        ensure!(new == Some(&json!(after)), "{change}: {new:?}");
+        let query = "SELECT CAST(document AS CHAR) FROM corpus.documents WHERE id = ?";
+        let there: Option<String> = connection.exec_first(query, (id,)).await?;
+        ensure!(there.as_deref() == Some(after), "{change}: the server has {there:?}");
+        let query = "SELECT document FROM corpus__documents WHERE id = ?";
+        let there: String = sqlite.query_row(query, [i64::try_from(id)?], |row| row.get(0))?;
+        ensure!(there == *after, "{change}: the replica has {there}");
+    }
+    let printed = server.printed_log("binlog.000002")?;
+    let differences = printed.matches("=JSON_").count();
+    ensure!(differences >= DIFFERENCES.len(), "only {differences} differences in the log");
+    Ok(())
+}
