@@ -36,7 +36,7 @@ async fn lines_reach(setup: &Setup, lines: usize) -> Result<()> {
     .await
 }
 
-async fn another_life(setup: &Setup, lives: &mut Lives, engine: Engine) -> Result<Engine> {
+fn another_life(setup: &Setup, lives: &mut Lives, engine: Engine) -> Result<Engine> {
     engine.kill()?;
     lives.begin()?;
     setup.run()
@@ -57,7 +57,7 @@ async fn a_statement_of_many_rows_is_repeated_from_where_it_was_cut() -> Result<
         let insert = format!("INSERT INTO t VALUES {}", rows.join(", "));
         execute(&mut connection, &[&insert]).await?;
         lines_reach(&setup, before + delivered).await?;
-        engine = another_life(&setup, &mut lives, engine).await?;
+        engine = another_life(&setup, &mut lives, engine)?;
     }
     setup.mysql_caught_up(&mut engine, &server).await?;
     lives.repeat_suffixes_only()?;
@@ -85,7 +85,7 @@ async fn interleaved_transactions_come_one_after_the_other_in_the_order_of_their
         execute(&mut second, &[&insert(3), "COMMIT"]).await?;
         execute(&mut first, &["COMMIT"]).await?;
         lines_reach(&setup, before + round).await?;
-        engine = another_life(&setup, &mut lives, engine).await?;
+        engine = another_life(&setup, &mut lives, engine)?;
     }
     setup.mysql_caught_up(&mut engine, &server).await?;
     lives.repeat_suffixes_only()?;
@@ -139,7 +139,7 @@ async fn a_transaction_of_many_batches_is_never_half_forgotten() -> Result<()> {
         let insert = format!("INSERT INTO t {NUMBERS} SELECT {} + i, 'x' FROM n", round * 25_000);
         execute(&mut connection, &[&insert]).await?;
         lines_reach(&setup, before + round * 7_000 + 1).await?;
-        engine = another_life(&setup, &mut lives, engine).await?;
+        engine = another_life(&setup, &mut lives, engine)?;
     }
     setup.mysql_caught_up(&mut engine, &server).await?;
     lives.repeat_suffixes_only()?;

@@ -336,6 +336,7 @@ impl Scan {
 }
 
 /// A running stream. Dropped, it just ends.
+#[expect(clippy::large_enum_variant, reason = "there is one of it")]
 pub enum Stream {
     Postgres(postgres::stream::Stream),
     MySql(mysql::stream::Stream),

@@ -25,9 +25,9 @@ use crate::source::piece::Item;
 use crate::state::Saved;
 
 use super::connection::Session;
-use super::continuity::{Footprint, Gtids, Known, Log};
+use super::continuity::{Gtids, Log};
 use super::definition::Definitions;
-use super::dump::{Dump, Origin};
+
 use super::failure::Failure;
 use super::note::Note;
 use super::opening::{begin, known};
@@ -282,7 +282,7 @@ pub async fn look(
 mod tests {
     use dovetail_core::change::{Change, Event};
     use dovetail_core::position::Position;
-    use dovetail_core::schema::{Relation, RelationId};
+    use dovetail_core::schema::{Relation, RelationId, TableName};
 
     use super::*;
 
