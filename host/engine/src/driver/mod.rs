@@ -445,15 +445,10 @@ impl<'a> Driver<'a> {
     fn admits(&self, event: &mut Event) -> bool {
         event.redelivery = event.position.commit < self.again_before;
         let Some(relation) = event.change.relation() else { return true };
-        match event.transaction {
-            Some(transaction) => {
-                let commit = event.position.commit;
-                let verdict = self.seam.judge(relation.id, &transaction, commit);
-                event.redelivery |= verdict == Verdict::Repeat;
-                verdict != Verdict::Drop
-            }
-            None => true,
-        }
+        let Some(transaction) = event.transaction else { return true };
+        let verdict = self.seam.judge(relation.id, &transaction, event.position.commit);
+        event.redelivery |= verdict == Verdict::Repeat;
+        verdict != Verdict::Drop
     }
 
     fn pin(&self) -> Lsn {
