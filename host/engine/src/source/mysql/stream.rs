@@ -99,7 +99,8 @@ impl Notebook {
     pub fn note(&self, at: Lsn) -> Note {
         let mut trail = self.trail.lock().unwrap_or_else(PoisonError::into_inner);
         let (gtids, footprint) = trail.at(at);
-        self.note.clone().with(at, gtids, footprint)
+        let note = self.note.clone().with(at, gtids, footprint);
+        Note { head: trail.head(), ..note }
     }
 }
 
@@ -128,8 +129,11 @@ impl Stream {
         let log = Log::read(&mut wire, source.kind).await?;
         let (dump, builder, from) = begin(source, wire, &log, start).await?;
         let gtids = start.note.map_or(Gtids::None, Note::committed);
-        let footprint = start.note.and_then(|note| note.footprint);
-        let trail = Arc::new(Mutex::new(Trail::new(gtids, footprint)));
+        // Events of another server's log are not looked for in this one.
+        let note = start.note.filter(|_| start.epoch == start.from.epoch());
+        let footprint = note.and_then(|note| note.footprint);
+        let head = note.and_then(|note| note.head);
+        let trail = Arc::new(Mutex::new(Trail::new(gtids, footprint, head)));
         let closing = CancellationToken::new();
         let (sender, items) = mpsc::channel(reader::ITEMS_WAITING);
         let definitions = Definitions::new(source.server.clone(), session);
@@ -288,14 +292,15 @@ async fn begin(
     Ok((dump, builder, plan.from))
 }
 
-/// Whether the file of a pin still begins as it did. On another server, or without the file, there is nothing to compare.
+/// Whether the event is still there that is known instead of the one before the position. On another server, or without
+/// its file, there is nothing to compare.
 async fn compare_head(
     source: &config::MySql,
     log: &Log,
     start: Start<'_>,
 ) -> Result<(), StreamError> {
     let Some(head) = start.note.and_then(|note| note.head) else { return Ok(()) };
-    if start.epoch != start.from.epoch() {
+    if start.epoch != start.from.epoch() || head.start.epoch() != start.epoch {
         return Ok(());
     }
     let Some(place) = log.place(head.start) else { return Ok(()) };
@@ -303,7 +308,7 @@ async fn compare_head(
         Some(event) if head.is_of(&event) => Ok(()),
         _ => Err(StreamError::Lost {
             from: start.from,
-            reason: "its log was reset: the file of that name was begun anew",
+            reason: "its log is not the one that was pinned; it was reset, or put back from a backup",
         }),
     }
 }

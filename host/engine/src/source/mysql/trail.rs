@@ -30,6 +30,8 @@ pub(super) struct Trail {
     /// At the latest position that was asked for.
     gtids: Gtids,
     footprint: Option<Footprint>,
+    /// The latest event at or before it that is known; a position that a heartbeat closed has no footprint of its own.
+    known: Option<Footprint>,
     /// Behind that one, in order.
     stretches: VecDeque<Stretch>,
     /// Not closed yet: transactions up to a position.
@@ -45,9 +47,10 @@ struct Stretch {
 }
 
 impl Trail {
-    /// At the position that the stream begins at.
-    pub(super) fn new(gtids: Gtids, footprint: Option<Footprint>) -> Self {
-        Self { gtids, footprint, stretches: VecDeque::new(), waiting: VecDeque::new() }
+    /// At the position that the stream begins at; `head` is what is known instead of a footprint.
+    pub(super) fn new(gtids: Gtids, footprint: Option<Footprint>, head: Option<Footprint>) -> Self {
+        let known = footprint.or(head);
+        Self { gtids, footprint, known, stretches: VecDeque::new(), waiting: VecDeque::new() }
     }
 
     /// A transaction has ended at `end`. Without GTIDs there is nothing to keep.
@@ -85,8 +88,14 @@ impl Trail {
         while let Some(stretch) = self.stretches.pop_front_if(|stretch| stretch.end <= position) {
             self.gtids.add(&stretch.gtids);
             self.footprint = stretch.footprint;
+            self.known = stretch.footprint.or(self.known);
         }
         (&self.gtids, self.footprint)
+    }
+
+    /// What is known instead, where that position has no footprint.
+    pub(super) fn head(&self) -> Option<Footprint> {
+        self.known.filter(|_| self.footprint.is_none())
     }
 }
 
@@ -130,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_position_gets_what_was_committed_before_it() {
-        let mut trail = Trail::new(set("1-10"), None);
+        let mut trail = Trail::new(set("1-10"), None, None);
         for number in 11..=15 {
             let gtid = format!("{UUID}:{number}").parse().unwrap();
             trail.commit(lsn(number * 100), &TransactionId::Gtid(gtid));
@@ -147,7 +156,7 @@ mod tests {
 
     #[test]
     fn mariadb_keeps_the_latest_of_each_domain() {
-        let mut trail = Trail::new(Gtids::State("0-1-10".parse().unwrap()), None);
+        let mut trail = Trail::new(Gtids::State("0-1-10".parse().unwrap()), None, None);
         for (end, gtid) in [(300, "0-1-11"), (400, "5-2-1"), (500, "0-2-12")] {
             trail.commit(lsn(end), &TransactionId::MariaDb(gtid.parse().unwrap()));
         }
@@ -157,15 +166,27 @@ mod tests {
 
     #[test]
     fn without_gtids_there_is_a_footprint() {
-        let mut trail = Trail::new(Gtids::None, None);
+        let mut trail = Trail::new(Gtids::None, None, None);
         trail.commit(lsn(500), &TransactionId::Place(lsn(400)));
         trail.close(lsn(500), footprint(469));
         assert_eq!(trail.at(lsn(500)), (&Gtids::None, footprint(469)));
     }
 
     #[test]
+    fn a_position_without_a_footprint_has_the_latest_event_before_it() {
+        let mut trail = Trail::new(Gtids::None, None, footprint(126));
+        assert_eq!((trail.at(lsn(4)).1, trail.head()), (None, footprint(126)));
+        trail.close(lsn(500), None);
+        trail.close(lsn(600), footprint(569));
+        trail.close(lsn(700), None);
+        assert_eq!((trail.at(lsn(500)).1, trail.head()), (None, footprint(126)));
+        assert_eq!((trail.at(lsn(600)).1, trail.head()), (footprint(569), None));
+        assert_eq!((trail.at(lsn(700)).1, trail.head()), (None, footprint(569)));
+    }
+
+    #[test]
     fn what_ended_behind_an_open_xa_transaction_waits() {
-        let mut trail = Trail::new(set("1-10"), None);
+        let mut trail = Trail::new(set("1-10"), None, None);
         for number in 11..=14 {
             let gtid = format!("{UUID}:{number}").parse().unwrap();
             trail.commit(lsn(number * 100), &TransactionId::Gtid(gtid));
@@ -180,7 +201,7 @@ mod tests {
 
     #[test]
     fn too_many_that_wait_are_closed_together() {
-        let mut trail = Trail::new(set("1-10"), None);
+        let mut trail = Trail::new(set("1-10"), None, None);
         let many = u64::try_from(WAITING_MAX).unwrap() + 5;
         for number in 11..11 + many {
             let gtid = format!("{UUID}:{number}").parse().unwrap();
