@@ -13,7 +13,7 @@ use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 use std::num::NonZeroU16;
 
-use super::{PATIENCE, end, open, read_all, server, source};
+use super::{PATIENCE, Read, end, open, read_all, read_until, server, source};
 
 /// Reads up to a row of its own, and what to go on with from behind it.
 async fn checkpoint(
@@ -107,7 +107,17 @@ async fn a_reset_behind_a_pin_is_recognised_when_the_same_place_exists_again() -
             let passed = end(&server).await?;
             let seen = look(&source(&server), Some((at, Some(&note))), 1).await?;
             assert_eq!(seen.continuity, Continuity::Same, "{version} {rung:?}");
-            drop(open(&server, at, Some(&note)).await?);
+            // A heartbeat closes the end of the log, and no event was read before it.
+            let mut stream = open(&server, at, Some(&note)).await?;
+            let at_end = |read: &Read| read.closed.last() == Some(&passed);
+            let rested = match at == passed {
+                true => note.clone(),
+                false => {
+                    read_until(&mut stream, at_end).await?;
+                    stream.notebook().note(passed)
+                }
+            };
+            stream.close().await?;
             // Files are told apart by the second that they were begun in.
             let mut second = async || -> Result<Option<u64>> {
                 Ok(application.query_first("SELECT unix_timestamp()").await?)
@@ -126,6 +136,8 @@ async fn a_reset_behind_a_pin_is_recognised_when_the_same_place_exists_again() -
             assert!(told.contains("reset"), "{version} {rung:?}: {told}");
             let seen = look(&source(&server), Some((at, Some(&note))), 1).await?;
             assert_eq!(seen.continuity, Continuity::Reset, "{version} {rung:?}");
+            let told = lost(&server, rested.at, &rested).await?;
+            assert!(told.contains("reset"), "{version} {rung:?}: {told}");
         }
     }
     Ok(())

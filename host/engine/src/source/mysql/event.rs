@@ -12,7 +12,10 @@
 //! - The *head*: the second event of the file, which says what the files before it hold. It is written when the file is
 //!   begun, and has the time of that: a file of the same name that was begun anew has another one. It does not tell a
 //!   log that was put back to a place behind the head, and goes on otherwise; there, a pin without a footprint has only
-//!   GTIDs and lengths to go by, until the first checkpoint.
+//!   GTIDs and lengths to go by.
+//!
+//! A checkpoint that a heartbeat closed has no footprint either: the event before it was not sent. It keeps the latest
+//! event that is known, and on a server at rest since the pin that is the pin's head.
 
 use bytes::Bytes;
 use dovetail_core::decode::binlog::{header, kind};

@@ -34,7 +34,8 @@ pub struct Note {
     /// The event before the position. None at a pin that is the beginning of a file, and where it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub footprint: Option<Footprint>,
-    /// At a pin: the event with which its file begins; see [`event`](super::event).
+    /// An earlier event, where there is no footprint; at a pin, the one with which its file begins. See
+    /// [`event`](super::event).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head: Option<Footprint>,
 }

@@ -57,14 +57,15 @@ pub(super) async fn begin(
     Ok((dump, builder, plan.from))
 }
 
-/// Whether the file of a pin still begins as it did. On another server, or without the file, there is nothing to compare.
+/// Whether the event is still there that is known instead of the one before the position. On another server, or without
+/// its file, there is nothing to compare.
 async fn compare_head(
     source: &config::MySql,
     log: &Log,
     start: Start<'_>,
 ) -> Result<(), StreamError> {
     let Some(head) = start.note.and_then(|note| note.head) else { return Ok(()) };
-    if start.epoch != start.from.epoch() {
+    if start.epoch != start.from.epoch() || head.start.epoch() != start.epoch {
         return Ok(());
     }
     let Some(place) = log.place(head.start) else { return Ok(()) };
@@ -72,7 +73,7 @@ async fn compare_head(
         Some(event) if head.is_of(&event) => Ok(()),
         _ => Err(StreamError::Lost {
             from: start.from,
-            reason: "its log was reset: the file of that name was begun anew",
+            reason: "its log is not the one that was pinned; it was reset, or put back from a backup",
         }),
     }
 }

@@ -92,7 +92,8 @@ impl Notebook {
     pub fn note(&self, position: Lsn) -> Note {
         let mut trail = self.trail.lock().unwrap_or_else(PoisonError::into_inner);
         let (at, gtids, footprint) = trail.at(position);
-        self.note.clone().with(at, gtids, footprint)
+        let note = self.note.clone().with(at, gtids, footprint);
+        Note { head: trail.head(), ..note }
     }
 }
 
@@ -128,8 +129,11 @@ impl Stream {
             Some(Asked::Behind(set)) => Gtids::Set(set.clone()),
             _ => start.note.map_or(Gtids::None, Note::committed),
         };
-        let footprint = start.note.and_then(|note| note.footprint);
-        let trail = Arc::new(Mutex::new(Trail::new(from, gtids, footprint)));
+        // Events of another server's log are not looked for in this one.
+        let note = start.note.filter(|_| start.epoch == start.from.epoch());
+        let footprint = note.and_then(|note| note.footprint);
+        let head = note.and_then(|note| note.head);
+        let trail = Arc::new(Mutex::new(Trail::new(from, gtids, footprint, head)));
         let closing = CancellationToken::new();
         let (sender, items) = mpsc::channel(reader::ITEMS_WAITING);
         let definitions = Definitions::new(source.server.clone(), session);

@@ -31,6 +31,8 @@ pub(super) struct Trail {
     end: Lsn,
     gtids: Gtids,
     footprint: Option<Footprint>,
+    /// The latest event at or before it that is known; a position that a heartbeat closed has no footprint of its own.
+    known: Option<Footprint>,
     /// Behind that one, in order.
     stretches: VecDeque<Stretch>,
     /// Not closed yet: transactions up to a position.
@@ -46,9 +48,15 @@ struct Stretch {
 }
 
 impl Trail {
-    /// At the position that the stream begins at.
-    pub(super) fn new(end: Lsn, gtids: Gtids, footprint: Option<Footprint>) -> Self {
-        Self { end, gtids, footprint, stretches: VecDeque::new(), waiting: VecDeque::new() }
+    /// At the position that the stream begins at; `head` is what is known instead of a footprint.
+    pub(super) fn new(
+        end: Lsn,
+        gtids: Gtids,
+        footprint: Option<Footprint>,
+        head: Option<Footprint>,
+    ) -> Self {
+        let (stretches, waiting) = (VecDeque::new(), VecDeque::new());
+        Self { end, gtids, footprint, known: footprint.or(head), stretches, waiting }
     }
 
     /// A transaction has ended at `end`. Without GTIDs there is nothing to keep.
@@ -90,8 +98,14 @@ impl Trail {
             self.end = stretch.end;
             self.gtids.add(&stretch.gtids);
             self.footprint = stretch.footprint;
+            self.known = stretch.footprint.or(self.known);
         }
         (self.end, &self.gtids, self.footprint)
+    }
+
+    /// What is known instead, where that position has no footprint.
+    pub(super) fn head(&self) -> Option<Footprint> {
+        self.known.filter(|_| self.footprint.is_none())
     }
 }
 
@@ -135,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_position_gets_what_was_committed_before_it() {
-        let mut trail = Trail::new(lsn(1000), set("1-10"), None);
+        let mut trail = Trail::new(lsn(1000), set("1-10"), None, None);
         for number in 11..=15 {
             let gtid = format!("{UUID}:{number}").parse().unwrap();
             trail.commit(lsn(number * 100), &TransactionId::Gtid(gtid));
@@ -152,7 +166,7 @@ mod tests {
 
     #[test]
     fn mariadb_keeps_the_latest_of_each_domain() {
-        let mut trail = Trail::new(lsn(200), Gtids::State("0-1-10".parse().unwrap()), None);
+        let mut trail = Trail::new(lsn(200), Gtids::State("0-1-10".parse().unwrap()), None, None);
         for (end, gtid) in [(300, "0-1-11"), (400, "5-2-1"), (500, "0-2-12")] {
             trail.commit(lsn(end), &TransactionId::MariaDb(gtid.parse().unwrap()));
         }
@@ -162,15 +176,27 @@ mod tests {
 
     #[test]
     fn without_gtids_there_is_a_footprint() {
-        let mut trail = Trail::new(lsn(400), Gtids::None, None);
+        let mut trail = Trail::new(lsn(400), Gtids::None, None, None);
         trail.commit(lsn(500), &TransactionId::Place(lsn(400)));
         trail.close(lsn(500), footprint(469));
         assert_eq!(trail.at(lsn(500)), (lsn(500), &Gtids::None, footprint(469)));
     }
 
     #[test]
+    fn a_position_without_a_footprint_has_the_latest_event_before_it() {
+        let mut trail = Trail::new(lsn(4), Gtids::None, None, footprint(126));
+        assert_eq!((trail.at(lsn(4)).2, trail.head()), (None, footprint(126)));
+        trail.close(lsn(500), None);
+        trail.close(lsn(600), footprint(569));
+        trail.close(lsn(700), None);
+        assert_eq!((trail.at(lsn(500)).2, trail.head()), (None, footprint(126)));
+        assert_eq!((trail.at(lsn(600)).2, trail.head()), (footprint(569), None));
+        assert_eq!((trail.at(lsn(700)).2, trail.head()), (None, footprint(569)));
+    }
+
+    #[test]
     fn what_ended_behind_an_open_xa_transaction_waits() {
-        let mut trail = Trail::new(lsn(1000), set("1-10"), None);
+        let mut trail = Trail::new(lsn(1000), set("1-10"), None, None);
         for number in 11..=14 {
             let gtid = format!("{UUID}:{number}").parse().unwrap();
             trail.commit(lsn(number * 100), &TransactionId::Gtid(gtid));
@@ -185,7 +211,7 @@ mod tests {
 
     #[test]
     fn too_many_that_wait_are_closed_together() {
-        let mut trail = Trail::new(lsn(1000), set("1-10"), None);
+        let mut trail = Trail::new(lsn(1000), set("1-10"), None, None);
         let many = u64::try_from(WAITING_MAX).unwrap() + 5;
         for number in 11..11 + many {
             let gtid = format!("{UUID}:{number}").parse().unwrap();
