@@ -40,7 +40,7 @@ pub(super) async fn begin(
     start: Start<'_>,
 ) -> Result<(Dump, Builder, Lsn), StreamError> {
     let plan = plan(log, start)?;
-    compare_head(source, log, start).await?;
+    compare_with_pin(source, log, start).await?;
     let folds_names = folds_names(&mut wire).await?;
     let replica = Replica::choose(&mut wire, source.server_id).await?;
     let mut dump = Dump::begin(wire, source.kind, &replica, &plan.origin).await?;
@@ -57,24 +57,30 @@ pub(super) async fn begin(
     Ok((dump, builder, plan.from))
 }
 
-/// Whether the file of a pin still begins as it did. On another server, or without the file, there is nothing to compare.
-async fn compare_head(
+/// Whether the log of a pin is still the one it was: its file begins as it did, and before the pin stands what stood
+/// there. The stream itself does not pass that place where it begins before the pin. On another server, or without the
+/// file, there is nothing to compare.
+async fn compare_with_pin(
     source: &config::MySql,
     log: &Log,
     start: Start<'_>,
 ) -> Result<(), StreamError> {
-    let Some(head) = start.note.and_then(|note| note.head) else { return Ok(()) };
-    if start.epoch != start.from.epoch() {
+    let Some(note) = start.note.filter(|_| start.epoch == start.from.epoch()) else {
         return Ok(());
+    };
+    let before = note.footprint.filter(|_| note.asked.is_some());
+    for (known, reason) in [
+        (note.head, "its log was reset: the file of that name was begun anew"),
+        (before, "its log there is not the one of the pin; it was reset, or is damaged"),
+    ] {
+        let Some(known) = known else { continue };
+        let Some(place) = log.place(known.start) else { continue };
+        match event::event_at(source, place).await? {
+            Some(event) if known.is_of(&event) => {}
+            _ => return Err(StreamError::Lost { from: start.from, reason }),
+        }
     }
-    let Some(place) = log.place(head.start) else { return Ok(()) };
-    match event::event_at(source, place).await? {
-        Some(event) if head.is_of(&event) => Ok(()),
-        _ => Err(StreamError::Lost {
-            from: start.from,
-            reason: "its log was reset: the file of that name was begun anew",
-        }),
-    }
+    Ok(())
 }
 
 /// How a stream is asked for.
