@@ -167,10 +167,10 @@ pub(in crate::outlet) fn available(row: &Row) -> Vec<usize> {
 pub(in crate::outlet) fn incomplete(relation: &Relation) -> Error {
     Error::definite(
         format!(
-            "an update of {} leaves out unchanged columns, and the row that holds them is not at the outlet",
+            "a change of {} leaves out columns, and the row that holds them is not at the outlet",
             relation.table
         ),
-        "set REPLICA IDENTITY FULL on the source table if a plugin drops rows, or scan the table again",
+        "let the source log whole rows (REPLICA IDENTITY FULL; binlog_row_image = FULL), and scan the table again",
     )
 }
 

@@ -40,7 +40,7 @@ pub(super) async fn begin(
     start: Start<'_>,
 ) -> Result<(Dump, Builder, Lsn), StreamError> {
     let plan = plan(log, start)?;
-    compare_head(source, log, start).await?;
+    compare_with_pin(source, log, start).await?;
     let folds_names = folds_names(&mut wire).await?;
     let replica = Replica::choose(&mut wire, source.server_id).await?;
     let mut dump = Dump::begin(wire, source.kind, &replica, &plan.origin).await?;
@@ -57,25 +57,30 @@ pub(super) async fn begin(
     Ok((dump, builder, plan.from))
 }
 
-/// Whether the event is still there that is known instead of the one before the position. On another server, or without
-/// its file, there is nothing to compare.
-async fn compare_head(
+/// Whether the events are still there that the stream itself does not pass: the one that is known instead of a footprint (at
+/// a pin, the second of its file), and the one before a pin that the stream begins before. On another server, or without the
+/// file, there is nothing to compare.
+async fn compare_with_pin(
     source: &config::MySql,
     log: &Log,
     start: Start<'_>,
 ) -> Result<(), StreamError> {
-    let Some(head) = start.note.and_then(|note| note.head) else { return Ok(()) };
-    if start.epoch != start.from.epoch() || head.start.epoch() != start.epoch {
+    let Some(note) = start.note.filter(|_| start.epoch == start.from.epoch()) else {
         return Ok(());
+    };
+    let before = note.footprint.filter(|_| note.asked.is_some());
+    for (known, reason) in [
+        (note.head, "its log is not the one that was read; it was reset, or put back from a backup"),
+        (before, "its log there is not the one of the pin; it was reset, or is damaged"),
+    ] {
+        let Some(known) = known.filter(|known| known.start.epoch() == start.epoch) else { continue };
+        let Some(place) = log.place(known.start) else { continue };
+        match event::event_at(source, place).await? {
+            Some(event) if known.is_of(&event) => {}
+            _ => return Err(StreamError::Lost { from: start.from, reason }),
+        }
     }
-    let Some(place) = log.place(head.start) else { return Ok(()) };
-    match event::event_at(source, place).await? {
-        Some(event) if head.is_of(&event) => Ok(()),
-        _ => Err(StreamError::Lost {
-            from: start.from,
-            reason: "its log is not the one that was pinned; it was reset, or put back from a backup",
-        }),
-    }
+    Ok(())
 }
 
 /// How a stream is asked for.
