@@ -124,18 +124,23 @@ async fn columns(client: &Client, table: &str) -> Result<Vec<String>> {
 /// Rows of a table of MySQL or MariaDB; `table` is the database and the name, joined by a point.
 pub async fn of_mysql(connection: &mut Conn, table: &str) -> Result<Content> {
     let (database, name) = table.split_once('.').context("a table with its database")?;
-    let query = "SELECT column_name FROM information_schema.columns \
+    let query = "SELECT column_name, data_type LIKE '%binary' OR data_type LIKE '%blob' \
+                 FROM information_schema.columns \
                  WHERE table_schema = ? AND table_name = ? ORDER BY ordinal_position";
-    let columns: Vec<String> = connection.exec(query, (database, name)).await?;
+    let columns: Vec<(String, bool)> = connection.exec(query, (database, name)).await?;
     let quoted = |name: &str| format!("`{}`", name.replace('`', "``"));
-    let list: Vec<_> =
-        columns.iter().map(|name| format!("CAST({} AS CHAR)", quoted(name))).collect();
+    // Bytes as the lines have them: a backslash, an x, and digits.
+    let printed = |(name, is_binary): &(String, bool)| match is_binary {
+        true => format!("CONCAT(0x5c78, LOWER(HEX({})))", quoted(name)),
+        false => format!("CAST({} AS CHAR)", quoted(name)),
+    };
+    let list: Vec<_> = columns.iter().map(printed).collect();
     let (list, database, name) = (list.join(", "), quoted(database), quoted(name));
     let query = format!("SELECT {list} FROM {database}.{name}");
     let rows: Vec<mysql_async::Row> =
         connection.query(&query).await.with_context(|| format!("read {table}"))?;
     let row = |mut row: mysql_async::Row| {
-        let cell = |(at, name): (usize, &String)| {
+        let cell = |(at, (name, _)): (usize, &(String, bool))| {
             Ok((name.clone(), row.take::<Option<String>, _>(at).context("a cell")?))
         };
         columns.iter().enumerate().map(cell).collect::<Result<Row>>()

@@ -12,6 +12,9 @@
 //!   is what the view contains. (A server adds a GTID to the set after it committed in the engine. So a set that was
 //!   read *before* is a lower bound; one that was read *after* may have what the view lacks.)
 //!
+//! Where a server commits so fast that no view is alone with its description, a *lower bound* is all that can be said: the
+//! view shows this, and may show more ([`Fence::AtLeast`]).
+//!
 //! A transaction that a fence cannot be asked about (of a source's other kind of name) counts as not contained: to emit
 //! what is in a view already repeats it, to drop what is not loses it.
 //!
@@ -39,6 +42,8 @@ pub enum Fence {
     Before(Lsn),
     /// MySQL. Prints as `gtids` and the set.
     Gtids(GtidSet),
+    /// The view shows these for certain, and may show others. Prints as `at least` and the fence.
+    AtLeast(Box<Fence>),
 }
 
 /// What every transaction was up to that might be missing in a view that is opened too early.
@@ -54,7 +59,9 @@ pub enum Mark {
 
 /// The text is not what a fence prints as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not a fence of the form 10:20:10,14,15, `before 000042:1789` or `gtids` with a set")]
+#[error(
+    "not a fence of the form 10:20:10,14,15, `before 000042:1789` or `gtids` with a set, or `at least` with one of these"
+)]
 pub struct InvalidFence;
 
 /// A fence of one kind and a mark of another: a defect of the source that made them.
@@ -64,6 +71,7 @@ pub struct Incomparable;
 
 const BEFORE: &str = "before ";
 const GTIDS: &str = "gtids ";
+const AT_LEAST: &str = "at least ";
 
 impl Fence {
     /// Whether the view shows what this transaction wrote, whose position in the log is `commit`.
@@ -72,7 +80,22 @@ impl Fence {
             (Self::Snapshot(snapshot), TransactionId::Xid(xid)) => snapshot.contains(*xid),
             (Self::Before(place), _) => commit < *place,
             (Self::Gtids(gtids), TransactionId::Gtid(gtid)) => gtids.contains(gtid),
+            (Self::AtLeast(fence), _) => fence.contains(transaction, commit),
             _ => false,
+        }
+    }
+
+    /// Whether the view shows nothing but what the fence contains.
+    pub fn is_exact(&self) -> bool {
+        !matches!(self, Self::AtLeast(_))
+    }
+
+    /// The same as a lower bound.
+    #[must_use]
+    pub fn at_least(self) -> Self {
+        match self {
+            Self::AtLeast(_) => self,
+            fence => Self::AtLeast(Box::new(fence)),
         }
     }
 
@@ -85,6 +108,7 @@ impl Fence {
             (Self::Snapshot(snapshot), Mark::Xid(xid)) => Ok(*xid <= snapshot.ended_before()),
             (Self::Before(place), Mark::Log(mark)) => Ok(mark <= place),
             (Self::Gtids(gtids), Mark::Gtids(mark)) => Ok(mark.is_subset(gtids)),
+            (Self::AtLeast(fence), mark) => fence.covers(mark),
             _ => Err(Incomparable),
         }
     }
@@ -96,6 +120,7 @@ impl fmt::Display for Fence {
             Self::Snapshot(snapshot) => fmt::Display::fmt(snapshot, f),
             Self::Before(place) => write!(f, "{BEFORE}{place}"),
             Self::Gtids(gtids) => write!(f, "{GTIDS}{gtids}"),
+            Self::AtLeast(fence) => write!(f, "{AT_LEAST}{fence}"),
         }
     }
 }
@@ -104,6 +129,10 @@ impl FromStr for Fence {
     type Err = InvalidFence;
 
     fn from_str(text: &str) -> Result<Self, InvalidFence> {
+        if let Some(fence) = text.strip_prefix(AT_LEAST) {
+            let fence: Self = fence.parse()?;
+            return if fence.is_exact() { Ok(fence.at_least()) } else { Err(InvalidFence) };
+        }
         if let Some(place) = text.strip_prefix(BEFORE) {
             return place.parse().map(Self::Before).map_err(|_| InvalidFence);
         }
@@ -154,13 +183,18 @@ mod tests {
     #[test]
     fn every_kind_of_fence_reads_back_what_it_prints() {
         let set = format!("gtids {UUID}:1-7:9");
-        for text in ["10:20:10,14", "before 000042:1789", "before 1.000042:4", &set, "gtids "] {
+        let bound = "at least before 000042:1789";
+        for text in
+            ["10:20:10,14", "before 000042:1789", "before 1.000042:4", &set, "gtids ", bound]
+        {
             assert_eq!(fence(text).to_string(), text);
             let json = serde_json::to_string(&fence(text)).unwrap();
             assert_eq!(json, format!("\"{text}\""));
             assert_eq!(serde_json::from_str::<Fence>(&json).unwrap(), fence(text));
         }
-        for wrong in ["", "before", "before ", "before 42:4", "gtids", "gtids x", "10:20"] {
+        for wrong in
+            ["", "before", "before ", "before 42:4", "gtids", "gtids x", "10:20", "at least "]
+        {
             assert_eq!(wrong.parse::<Fence>(), Err(InvalidFence), "{wrong}");
         }
     }
@@ -189,6 +223,20 @@ mod tests {
         }
         assert!(!executed.contains(&TransactionId::Place(log(4)), log(4)));
         assert!(!snapshot.contains(&TransactionId::Place(log(4)), log(4)));
+    }
+
+    #[test]
+    fn a_lower_bound_contains_what_it_is_the_bound_of() {
+        let bound = Fence::Gtids(gtids("1-7")).at_least();
+        assert!(!bound.is_exact() && Fence::Gtids(gtids("1-7")).is_exact());
+        assert_eq!(bound.clone().at_least(), bound);
+        for (number, inside) in [(7, true), (8, false)] {
+            let transaction = TransactionId::Gtid(gtid(number));
+            assert_eq!(bound.contains(&transaction, log(4)), inside, "{number}");
+        }
+        assert_eq!(bound.covers(&Mark::Gtids(gtids("1-6"))), Ok(true));
+        assert_eq!(bound.covers(&Mark::Gtids(gtids("1-8"))), Ok(false));
+        assert_eq!("at least at least 10:20:".parse::<Fence>(), Err(InvalidFence));
     }
 
     #[test]

@@ -16,6 +16,7 @@ use mysql_async::prelude::Queryable;
 use mysql_async::{BinlogStream, BinlogStreamRequest, Value};
 
 use super::Server;
+use crate::wait::{PATIENCE, until};
 
 /// Where an event begins or ends: the number of the file, and the offset in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -87,6 +88,20 @@ impl Server {
         let mut row = row.context("the server has no log")?;
         let file: String = row.take(0).context("a file")?;
         Place::new(&file, row.take(1).context("an offset")?)
+    }
+
+    /// Removes every file but the one that is written to. The server keeps, with a warning, what it still sends to a
+    /// reader, and notices late that one has gone.
+    pub async fn purge_to_the_end(&self) -> Result<()> {
+        let mut connection = self.connect().await?;
+        let end = self.log_end().await?;
+        let purge = format!("PURGE BINARY LOGS TO 'binlog.{:06}'", end.file);
+        until("the log before its last file to be gone", PATIENCE, async || {
+            connection.query_drop(&purge).await?;
+            let files: Vec<mysql_async::Row> = connection.query("SHOW BINARY LOGS").await?;
+            Ok((files.len() == 1).then_some(()))
+        })
+        .await
     }
 
     /// Every transaction from a place on that is the beginning of one.

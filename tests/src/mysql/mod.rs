@@ -4,6 +4,7 @@
 //! may kill it, stall it, purge it or set it up wrongly. Dropping a [`Server`] ends the one process that it started
 //! and removes the directory.
 
+mod hang;
 mod installation;
 pub mod log;
 pub mod printed;

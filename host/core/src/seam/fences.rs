@@ -10,6 +10,8 @@ use super::record::{Fenced, Record, Scan};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Verdict {
     Emit,
+    /// The scan of its table may already hold it: emit it as a redelivery.
+    Repeat,
     /// The scan of its table already holds it.
     Drop,
 }
@@ -42,16 +44,17 @@ impl Fences {
         if self.0.is_empty() {
             return Verdict::Emit;
         }
-        match self.0.binary_search_by_key(&relation, |(relation, _)| *relation) {
-            Ok(index)
-                if self
-                    .0
-                    .get(index)
-                    .is_some_and(|(_, it)| it.fence.contains(transaction, commit)) =>
-            {
-                Verdict::Drop
-            }
-            _ => Verdict::Emit,
+        let index = self.0.binary_search_by_key(&relation, |(relation, _)| *relation);
+        let Some((_, fenced)) = index.ok().and_then(|index| self.0.get(index)) else {
+            return Verdict::Emit;
+        };
+        let Fenced { fence, horizon } = fenced;
+        if fence.contains(transaction, commit) {
+            Verdict::Drop
+        } else if !fence.is_exact() && commit < *horizon {
+            Verdict::Repeat
+        } else {
+            Verdict::Emit
         }
     }
 

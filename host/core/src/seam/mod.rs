@@ -46,6 +46,11 @@
 //! - (b) The fence is the server's own description of the view. It is saved with the table's completion, in
 //!   one step, since it is needed as long as changes from before the view's [horizon](Fenced::horizon) may be streamed
 //!   again.
+//!
+//!   Where all that a server says of a view is a lower bound ([`Fence::AtLeast`]), (b) cannot be had for what lies between
+//!   the bound and the truth: dropped it could be lost, so it is emitted, and flagged as a redelivery
+//!   ([`Verdict::Repeat`]) up to the horizon, behind which nothing is in the view. A key that changed twice in that
+//!   stretch goes back for a moment, and a reader that goes by the flag knows.
 //! - (c) The attempt is counted durably before the first row goes out; so a table whose rows may be at an outlet is known
 //!   to be one, and [`Action::Truncate`] goes down the lanes before the rows of the next attempt.
 //!

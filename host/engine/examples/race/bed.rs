@@ -25,6 +25,8 @@ pub(crate) struct Plan {
     pub(crate) server: Version,
     pub(crate) order_commits: bool,
     pub(crate) gtids: bool,
+    /// The log goes on in a new file every few dozen commits.
+    pub(crate) small_files: bool,
     pub(crate) orders: Vec<Order>,
 }
 
@@ -41,7 +43,16 @@ impl Plan {
                 Forbidden(ViewsThenPosition),
                 Forbidden(GtidsThenView),
             ];
-            return vec![Self { server, order_commits: true, gtids: true, orders }];
+            // The place of a snapshot is told wrongly there.
+            let changing = vec![By(Rung::Snapshot)];
+            let plan = |small_files, orders| Self {
+                server,
+                order_commits: true,
+                gtids: true,
+                small_files,
+                orders,
+            };
+            return vec![plan(false, orders), plan(true, changing)];
         }
         let usual = vec![
             By(Rung::Gtid),
@@ -54,11 +65,14 @@ impl Plan {
         // An own row is refused there.
         let unordered = vec![By(Rung::Gtid), By(Rung::LogStatus), By(Rung::Lock)];
         let without = vec![By(Rung::LogStatus), By(Rung::Lock), By(Rung::OwnRow)];
-        vec![
-            Self { server, order_commits: true, gtids: true, orders: usual },
-            Self { server, order_commits: false, gtids: true, orders: unordered },
-            Self { server, order_commits: true, gtids: false, orders: without },
-        ]
+        let plan = |order_commits, gtids, orders| Self {
+            server,
+            order_commits,
+            gtids,
+            small_files: false,
+            orders,
+        };
+        vec![plan(true, true, usual), plan(false, true, unordered), plan(true, false, without)]
     }
 }
 
@@ -70,6 +84,9 @@ impl fmt::Display for Plan {
         }
         if !self.gtids {
             f.write_str(", no GTIDs")?;
+        }
+        if self.small_files {
+            f.write_str(", small files")?;
         }
         Ok(())
     }
@@ -103,6 +120,9 @@ impl Bed {
         if !plan.gtids {
             options = options.set("gtid-mode", "OFF").set("enforce-gtid-consistency", "OFF");
         }
+        if plan.small_files {
+            options = options.set("max-binlog-size", "16384");
+        }
         let server = Server::start_with(plan.server, options)?;
         let mut connection = server.connect().await?;
         let statements = [
@@ -119,6 +139,9 @@ impl Bed {
             writers.spawn(write(connection, number, acknowledged.clone(), orders.clone()));
         }
         writers.spawn(watch(server.connect().await?, orders.clone()));
+        if plan.server.is_mariadb() {
+            writers.spawn(watch_from_a_snapshot(server.connect().await?, orders.clone()));
+        }
         let config = config(&server);
         let bed = Self { server, config, acknowledged, orders, writers };
         let all = || bed.floor().iter().all(|count| *count > 50);
@@ -172,11 +195,27 @@ async fn write(
 /// Asks for the server's status again and again, as monitors do. (MariaDB keeps the place that it is about to show in one
 /// place for all sessions.)
 async fn watch(mut connection: mysql_async::Conn, orders: Arc<Orders>) -> Result<()> {
-    let mut pace = tokio::time::interval(Duration::from_millis(2));
     while !orders.stop.load(Ordering::SeqCst) {
-        pace.tick().await;
         let query = "SHOW GLOBAL STATUS LIKE 'binlog%'";
         let _: Vec<(String, String)> = connection.query(query).await?;
+    }
+    Ok(())
+}
+
+/// The same in a snapshot that is older than those of the pins: what others are told by mistake is too low then.
+async fn watch_from_a_snapshot(
+    mut connection: mysql_async::Conn,
+    orders: Arc<Orders>,
+) -> Result<()> {
+    let mut pace = tokio::time::interval(Duration::from_millis(1));
+    connection.query_drop("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ").await?;
+    while !orders.stop.load(Ordering::SeqCst) {
+        connection.query_drop("START TRANSACTION WITH CONSISTENT SNAPSHOT").await?;
+        for _ in 0..50 {
+            pace.tick().await;
+            let query = "SHOW STATUS LIKE 'binlog%'";
+            let _: Vec<(String, String)> = connection.query(query).await?;
+        }
     }
     Ok(())
 }

@@ -441,17 +441,14 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Whether a change of the stream goes on; marks what an earlier life may have delivered.
+    /// Whether a change of the stream goes on; marks what an earlier life, or the scan, may have delivered.
     fn admits(&self, event: &mut Event) -> bool {
         event.redelivery = event.position.commit < self.again_before;
         let Some(relation) = event.change.relation() else { return true };
-        match event.transaction {
-            Some(transaction) => {
-                let commit = event.position.commit;
-                self.seam.judge(relation.id, &transaction, commit) == Verdict::Emit
-            }
-            None => true,
-        }
+        let Some(transaction) = event.transaction else { return true };
+        let verdict = self.seam.judge(relation.id, &transaction, event.position.commit);
+        event.redelivery |= verdict == Verdict::Repeat;
+        verdict != Verdict::Drop
     }
 
     fn pin(&self) -> Lsn {

@@ -40,7 +40,8 @@ pub(in crate::outlet) enum Action<'a> {
     Leave(&'a Row),
     /// Second half of a key change.
     Arrive { from: &'a Row, to: &'a Row },
-    /// All rows go.
+    /// All rows go. Of a table that is gone from the source the relation may have no columns: the outlet's table is then
+    /// emptied as it stands, and follows no definition.
     Empty,
 }
 
@@ -346,7 +347,9 @@ pub(in crate::outlet) fn redefines(
 ) -> bool {
     let mut last: Option<&Arc<Relation>> = None;
     delivery.records_for(target).any(|record| {
-        let Some(relation) = relation(record) else { return false };
+        let Some(relation) = relation(record).filter(|it| !it.columns.is_empty()) else {
+            return false;
+        };
         // Neighbours share it, so that most rows cost one comparison.
         if last.is_some_and(|last| Arc::ptr_eq(last, relation)) {
             return false;

@@ -23,6 +23,7 @@ use crate::origin::Origin;
 use crate::progress::Table as Progress;
 use crate::state::{Notes, Saved};
 
+#[expect(clippy::large_enum_variant, reason = "there is one of it")]
 pub enum Source {
     Postgres(postgres::source::Source),
     MySql(mysql::source::Source),
@@ -181,6 +182,7 @@ impl Source {
 }
 
 /// A position from which every later change will be streamed.
+#[expect(clippy::large_enum_variant, reason = "there is one of it")]
 pub enum Pin {
     Postgres { pin: postgres::slot::Pin, config: Box<config::Postgres> },
     MySql(mysql::pin::Pin),
@@ -306,6 +308,7 @@ impl Plan {
 }
 
 /// A running scan. Dropped, it ends its workers, and the view.
+#[expect(clippy::large_enum_variant, reason = "there is one of it")]
 pub enum Scan {
     Postgres(postgres::scan::Scan),
     MySql(mysql::scan::Scan),
@@ -333,6 +336,7 @@ impl Scan {
 }
 
 /// A running stream. Dropped, it just ends.
+#[expect(clippy::large_enum_variant, reason = "there is one of it")]
 pub enum Stream {
     Postgres(postgres::stream::Stream),
     MySql(mysql::stream::Stream),

@@ -13,7 +13,7 @@ use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
 use std::num::NonZeroU16;
 
-use super::{PATIENCE, end, open, read_all, server, source};
+use super::{PATIENCE, Read, end, open, read_all, read_until, server, source};
 
 /// Reads up to a row of its own, and what to go on with from behind it.
 async fn checkpoint(
@@ -86,6 +86,59 @@ async fn a_reset_is_recognised_when_the_same_place_exists_again() -> Result<()> 
         assert!(told.contains("reset"), "{version}: {told}");
         let seen = look(&source(&server), Some((at, Some(&note))), 1).await?;
         assert_eq!(seen.continuity, Continuity::Reset, "{version}");
+    }
+    Ok(())
+}
+
+/// P8, before anything was read.
+#[tokio::test]
+async fn a_reset_behind_a_pin_is_recognised_when_the_same_place_exists_again() -> Result<()> {
+    for version in Version::installed()? {
+        let rungs: &[Rung] = match version.is_mariadb() {
+            true => &[Rung::Snapshot, Rung::Lock],
+            false => &[Rung::Gtid, Rung::LogStatus, Rung::Lock],
+        };
+        for &rung in rungs {
+            let (server, mut application) = server(version, Options::default()).await?;
+            application.query_drop("INSERT INTO shop.t VALUES (1, 'a')").await?;
+            let pin = Pin::take(&source(&server), rung, NonZeroU16::MIN).await?;
+            let (at, note) = (pin.position(), pin.note().clone());
+            drop(pin);
+            let passed = end(&server).await?;
+            let seen = look(&source(&server), Some((at, Some(&note))), 1).await?;
+            assert_eq!(seen.continuity, Continuity::Same, "{version} {rung:?}");
+            // A heartbeat closes the end of the log, and no event was read before it.
+            let mut stream = open(&server, at, Some(&note)).await?;
+            let at_end = |read: &Read| read.closed.last() == Some(&passed);
+            let rested = match at == passed {
+                true => note.clone(),
+                false => {
+                    read_until(&mut stream, at_end).await?;
+                    stream.notebook().note(passed)
+                }
+            };
+            stream.close().await?;
+            // Files are told apart by the second that they were begun in.
+            let mut second = async || -> Result<Option<u64>> {
+                Ok(application.query_first("SELECT unix_timestamp()").await?)
+            };
+            let now = second().await?;
+            until("a second to pass", PATIENCE, async || Ok((second().await? > now).then_some(())))
+                .await?;
+            application.query_drop(reset(version)).await?;
+            // Past the place, and with more transactions.
+            let mut id = 100;
+            while end(&server).await? <= passed || id < 120 {
+                id += 1;
+                application.query_drop(format!("INSERT INTO shop.t VALUES ({id}, 'b')")).await?;
+            }
+            let told = lost(&server, at, &note).await?;
+            assert!(told.contains("reset"), "{version} {rung:?}: {told}");
+            let seen = look(&source(&server), Some((at, Some(&note))), 1).await?;
+            assert_eq!(seen.continuity, Continuity::Reset, "{version} {rung:?}");
+            let told = lost(&server, rested.at, &rested).await?;
+            assert!(told.contains("reset"), "{version} {rung:?}: {told}");
+        }
     }
     Ok(())
 }

@@ -2,8 +2,11 @@
 
 mod connecting;
 mod continuing;
+mod hidden;
 mod pinning;
+mod prepared;
 mod scanning;
+mod settling;
 mod streaming;
 
 use std::time::Duration;

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::arriving::Arriving;
 use super::compressed::decompress;
 use super::format::{Flavor, Format, InvalidFormat, format};
 use super::gtid::{self, MariaDbGtid, MySqlGtid};
@@ -112,6 +113,16 @@ impl Decoder {
         Ok((header, self.event(event, &header, body)?))
     }
 
+    /// The first part of a compressed transaction.
+    pub(super) fn begin(&self, first: &Bytes) -> Result<(Header, Payload, Arriving), InvalidEvent> {
+        match &self.format {
+            Some(format) if format.flavor == Flavor::MySql => {
+                Arriving::begin(first, format.checksum)
+            }
+            _ => Err(InvalidEvent::NoFormat { kind: kind::TRANSACTION_PAYLOAD }),
+        }
+    }
+
     /// An event of a compressed transaction.
     pub fn decode_unpacked<'a>(
         &self,
@@ -190,7 +201,7 @@ fn mysql_event<'a>(
             Event::PreviousGtids(set.map_err(|_| InvalidEvent::Body { kind })?)
         }
         kind::PARTIAL_UPDATE_ROWS => Event::Rows(rows::rows(kind, body).map_err(invalid)?),
-        kind::TRANSACTION_PAYLOAD => Event::Payload(Payload::new(event, body)?),
+        kind::TRANSACTION_PAYLOAD => Event::Payload(Payload::new(event, body, 0)?),
         kind::HEARTBEAT_V2 => heartbeat_v2(body).map_err(invalid)?,
         kind::TRANSACTION_CONTEXT | kind::VIEW_CHANGE => Event::Nothing,
         _ => return Err(InvalidEvent::Unknown { kind, is_ignorable: header.is_ignorable() }),

@@ -10,7 +10,7 @@ use super::reader::{Reader, Short};
 
 /// Bytes of a header. Longer ones were foreseen and never came.
 pub const LENGTH: usize = 19;
-const CHECKSUM_LENGTH: usize = 4;
+pub(super) const CHECKSUM_LENGTH: usize = 4;
 const FLAGS_AT: usize = 17;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,19 +75,24 @@ pub(super) enum Checksum {
 }
 
 pub fn header(event: &[u8]) -> Result<Header, InvalidFrame> {
+    let header = of_part(event)?;
+    if usize::try_from(header.size) != Ok(event.len()) {
+        return Err(InvalidFrame::Size { announced: header.size, found: event.len() });
+    }
+    Ok(header)
+}
+
+/// The header of an event whose rest may be missing.
+pub(super) fn of_part(event: &[u8]) -> Result<Header, Short> {
     let mut reader = Reader::new(event);
-    let header = Header {
+    Ok(Header {
         timestamp: reader.u32()?,
         kind: reader.u8()?,
         server: reader.u32()?,
         size: reader.u32()?,
         end: reader.u32()?,
         flags: reader.u16()?,
-    };
-    if usize::try_from(header.size) != Ok(event.len()) {
-        return Err(InvalidFrame::Size { announced: header.size, found: event.len() });
-    }
-    Ok(header)
+    })
 }
 
 /// What stands between the header and the checksum.
@@ -112,7 +117,11 @@ pub(super) fn body(event: &[u8], checksum: Checksum) -> Result<&[u8], InvalidFra
 /// Of everything but the last four bytes.
 fn crc32(event: &[u8]) -> [u8; CHECKSUM_LENGTH] {
     let end = event.len().saturating_sub(CHECKSUM_LENGTH);
-    let event = event.get(..end).unwrap_or_default();
+    digest(event.get(..end).unwrap_or_default()).sum().to_le_bytes()
+}
+
+/// Of an event's beginning.
+pub(super) fn digest(event: &[u8]) -> flate2::Crc {
     let mut digest = flate2::Crc::new();
     match event.split_at_checked(FLAGS_AT) {
         Some((before, [flags, behind @ ..])) => {
@@ -123,5 +132,5 @@ fn crc32(event: &[u8]) -> [u8; CHECKSUM_LENGTH] {
         }
         _ => digest.update(event),
     }
-    digest.sum().to_le_bytes()
+    digest
 }

@@ -92,7 +92,14 @@ impl Images {
             return Err(InvalidRow::Empty { table: table() });
         }
         self.at = end;
-        Ok(Some(image))
+        let visible = |row| self.known.visible(row);
+        Ok(Some(match image {
+            Image::Insert(after) => Image::Insert(visible(after)),
+            Image::Delete(before) => Image::Delete(visible(before)),
+            Image::Update { before, after } => {
+                Image::Update { before: visible(before), after: visible(after) }
+            }
+        }))
     }
 
     fn read(&self) -> Result<(Image, usize), InvalidImage> {

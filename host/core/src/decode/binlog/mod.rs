@@ -54,6 +54,7 @@ pub mod tables;
 pub mod transaction;
 pub mod xid;
 
+mod arriving;
 mod compressed;
 mod images;
 mod reader;

@@ -3,11 +3,13 @@
 //! A payload is at most as large as one event, but what it holds is a whole transaction, a hundred times as large for
 //! rows that resemble each other. So it is unpacked event by event, as the events are asked for: besides the payload
 //! itself only one event and the window of the decompressor are in memory. The events inside have no checksum, and
-//! their positions mean nothing.
+//! their positions mean nothing. A large payload is not even in memory itself: it is unpacked [as it
+//! arrives](super::arriving).
 
-use std::io::Read;
+use std::collections::VecDeque;
+use std::io::{self, BufRead, ErrorKind, Read};
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 
 use super::header;
 use super::reader::{Reader, Short};
@@ -38,12 +40,31 @@ impl From<Short> for InvalidPayload {
 
 /// The events of a compressed transaction that have not been taken yet.
 pub struct Payload {
-    bytes: Unpacked,
+    bytes: Unpacker,
+    /// The event that is being unpacked.
+    event: Vec<u8>,
 }
 
-enum Unpacked {
-    Plain(std::io::Cursor<Bytes>),
-    Zstd(Box<zstd::stream::read::Decoder<'static, std::io::Cursor<Bytes>>>),
+enum Unpacker {
+    Plain(Packed),
+    Zstd(Box<zstd::stream::read::Decoder<'static, Packed>>),
+}
+
+/// Bytes that have arrived.
+struct Packed {
+    parts: VecDeque<Bytes>,
+    /// How many have not.
+    missing: usize,
+}
+
+/// What comes next out of a payload.
+#[derive(Debug)]
+pub enum Unpacked {
+    /// Without a checksum.
+    Event(Bytes),
+    /// More has to arrive first.
+    Starved,
+    End,
 }
 
 impl std::fmt::Debug for Payload {
@@ -53,8 +74,8 @@ impl std::fmt::Debug for Payload {
 }
 
 impl Payload {
-    /// `body` is a part of `event`.
-    pub(super) fn new(event: &Bytes, body: &[u8]) -> Result<Self, InvalidPayload> {
+    /// `body` is a part of `event`; `missing` bytes of it have not arrived.
+    pub(super) fn new(event: &Bytes, body: &[u8], missing: usize) -> Result<Self, InvalidPayload> {
         const ZSTD: u64 = 0;
         const NONE: u64 = 255;
         mod field {
@@ -77,50 +98,96 @@ impl Payload {
                 _ => {}
             }
         }
-        let packed = reader.take(size.ok_or(Short)?)?;
-        if !reader.is_empty() {
+        let packed = reader.rest();
+        if size != packed.len().checked_add(missing) {
             return Err(InvalidPayload::Short);
         }
-        let packed = std::io::Cursor::new(event.slice_ref(packed));
+        let packed = Packed { parts: [event.slice_ref(packed)].into(), missing };
         let bytes = match method {
-            Some(NONE) => Unpacked::Plain(packed),
+            Some(NONE) => Unpacker::Plain(packed),
             Some(ZSTD) => {
                 let decoder = zstd::stream::read::Decoder::with_buffer(packed);
                 let mut decoder = decoder.map_err(InvalidPayload::Unpack)?;
                 decoder.window_log_max(WINDOW_LOG_MAX).map_err(InvalidPayload::Unpack)?;
-                Unpacked::Zstd(Box::new(decoder))
+                Unpacker::Zstd(Box::new(decoder))
             }
             other => return Err(InvalidPayload::Method(other.unwrap_or(u64::MAX))),
         };
-        Ok(Self { bytes })
+        Ok(Self { bytes, event: Vec::new() })
     }
 
-    /// The next event, without a checksum.
-    pub(super) fn next(&mut self) -> Result<Option<Bytes>, InvalidPayload> {
+    /// More of it has arrived.
+    pub(super) fn push(&mut self, part: Bytes) -> Result<(), InvalidPayload> {
+        let packed = match &mut self.bytes {
+            Unpacker::Plain(packed) => packed,
+            Unpacker::Zstd(decoder) => decoder.get_mut(),
+        };
+        packed.missing = packed.missing.checked_sub(part.len()).ok_or(Short)?;
+        packed.parts.push_back(part);
+        Ok(())
+    }
+
+    pub(super) fn next(&mut self) -> Result<Unpacked, InvalidPayload> {
+        match self.unpack() {
+            Err(InvalidPayload::Unpack(error)) if error.kind() == ErrorKind::WouldBlock => {
+                Ok(Unpacked::Starved)
+            }
+            unpacked => Ok(unpacked?.map_or(Unpacked::End, Unpacked::Event)),
+        }
+    }
+
+    /// The next event. Where more has to arrive, what there is of the event is kept.
+    fn unpack(&mut self) -> Result<Option<Bytes>, InvalidPayload> {
         const SIZE_AT: std::ops::Range<usize> = 9..13;
-        let mut event = Vec::new();
-        self.read(header::LENGTH, &mut event)?;
-        if event.is_empty() {
+        self.read_up_to(header::LENGTH)?;
+        if self.event.is_empty() {
             return Ok(None);
         }
-        let size = event.get(SIZE_AT).and_then(|size| size.first_chunk()).ok_or(Short)?;
+        let size = self.event.get(SIZE_AT).and_then(|size| size.first_chunk()).ok_or(Short)?;
         let size = u32::from_le_bytes(*size);
-        let rest = usize::try_from(size).ok().and_then(|size| size.checked_sub(header::LENGTH));
-        let rest = rest.filter(|_| size <= EVENT_MAX).ok_or(InvalidPayload::EventSize(size))?;
-        self.read(rest, &mut event)?;
-        if usize::try_from(size) != Ok(event.len()) {
+        let length = usize::try_from(size).ok().filter(|length| *length >= header::LENGTH);
+        let length = length.filter(|_| size <= EVENT_MAX).ok_or(InvalidPayload::EventSize(size))?;
+        self.read_up_to(length)?;
+        if length != self.event.len() {
             return Err(InvalidPayload::Short);
         }
-        Ok(Some(Bytes::from(event)))
+        Ok(Some(Bytes::from(std::mem::take(&mut self.event))))
     }
 
-    /// Less at the end.
-    fn read(&mut self, length: usize, event: &mut Vec<u8>) -> Result<(), InvalidPayload> {
-        let length = u64::try_from(length).map_err(|_| Short)?;
+    /// Until so much of the event is there; less at the end.
+    fn read_up_to(&mut self, length: usize) -> Result<(), InvalidPayload> {
+        let left = u64::try_from(length.saturating_sub(self.event.len())).map_err(|_| Short)?;
+        let event = &mut self.event;
+        // What was read before an error is in the buffer.
         let read = match &mut self.bytes {
-            Unpacked::Plain(bytes) => bytes.take(length).read_to_end(event),
-            Unpacked::Zstd(bytes) => bytes.by_ref().take(length).read_to_end(event),
+            Unpacker::Plain(bytes) => bytes.take(left).read_to_end(event),
+            Unpacker::Zstd(bytes) => bytes.by_ref().take(left).read_to_end(event),
         };
         read.map(|_| ()).map_err(InvalidPayload::Unpack)
+    }
+}
+
+impl BufRead for Packed {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        while self.parts.pop_front_if(|part| part.is_empty()).is_some() {}
+        match self.parts.front() {
+            Some(part) => Ok(part),
+            None if self.missing == 0 => Ok(&[]),
+            None => Err(ErrorKind::WouldBlock.into()),
+        }
+    }
+
+    fn consume(&mut self, amount: usize) {
+        if let Some(part) = self.parts.front_mut() {
+            part.advance(amount.min(part.len()));
+        }
+    }
+}
+
+impl Read for Packed {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.fill_buf()?.read(buffer)?;
+        self.consume(read);
+        Ok(read)
     }
 }

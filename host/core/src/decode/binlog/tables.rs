@@ -10,6 +10,10 @@
 //! from the catalog has to fit the log's column: by name where the log has names, otherwise column by column, in number
 //! and in the form of every value. A definition that changed in a way that fits (under minimal metadata a column that was
 //! renamed, or two of one type that changed places) cannot be told: that is why full metadata is asked for.
+//!
+//! **Hidden columns.** MariaDB keeps the digest of a unique key over long values in a column of its own, which is in the
+//! rows of the log and neither in its catalog nor in the rows of a `SELECT`. It is read over, or the first change after a
+//! scan would look like a redefinition.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,6 +22,7 @@ use super::format::Flavor;
 use super::table_map::{ColumnMap, InvalidTableMap, TableMap, name, table_map};
 use crate::decode::mysql::{ColumnDefinition, DataType, LogColumn, Misfit, Server, Undefined};
 use crate::schema::{Column, Initial, Relation, RelationId, TableName};
+use crate::value::Row;
 
 /// A captured table as the log describes it, for the caller to define.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,13 +41,18 @@ pub struct CatalogTable {
     pub key: Vec<String>,
     /// What older rows hold in a column, by its name; [`Initial::Null`] where none is given.
     pub initial: BTreeMap<String, Initial>,
+    /// How many columns the server keeps for itself, behind those.
+    pub hidden: usize,
 }
 
 /// A table under which rows can be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Definition {
     pub relation: Arc<Relation>,
-    pub columns: Vec<ColumnDefinition>,
+    /// As the log has them, those included that are not the relation's.
+    columns: Vec<ColumnDefinition>,
+    /// Indices of those, in order.
+    hidden: Vec<usize>,
 }
 
 /// Definite: the log and the catalog do not say how to read the table's rows.
@@ -57,6 +67,11 @@ pub enum Indefinable {
          binlog_row_metadata to FULL, and scan the table again"
     )]
     Width { table: TableName, log: usize, catalog: usize },
+    #[error(
+        "{table} was versioned by the system when these rows were written: history and current rows are one in the log; \
+         scan the table again in a new pipeline"
+    )]
+    Versioned { table: TableName },
 }
 
 impl Description {
@@ -69,13 +84,23 @@ impl Description {
     /// When a column cannot be read from what both know.
     pub fn define(&self, catalog: &CatalogTable) -> Result<Definition, Indefinable> {
         let columns = if self.has_names() {
+            if self.was_versioned(catalog) {
+                return Err(Indefinable::Versioned { table: self.table.clone() });
+            }
             let columns = self.map.columns.iter();
             columns.map(|column| self.named(column, catalog)).collect::<Result<Vec<_>, _>>()?
         } else {
             self.unnamed(catalog)?
         };
-        let key = self.key(&columns, catalog);
-        let described = columns.iter().map(|column| Column {
+        let hidden = self.hidden(&columns, catalog);
+        let is_visible = |index: &usize| hidden.binary_search(index).is_err();
+        let visible: Vec<&ColumnDefinition> = columns
+            .iter()
+            .enumerate()
+            .filter_map(|(index, column)| is_visible(&index).then_some(column))
+            .collect();
+        let key = self.key(&visible, catalog);
+        let described = visible.iter().map(|column| Column {
             name: column.name.clone(),
             type_name: column.type_name(),
             type_modifier: -1,
@@ -85,7 +110,34 @@ impl Description {
         });
         let id = RelationId::of_name(&self.table);
         let relation = Relation::new(id, self.table.clone(), described.collect(), key);
-        Ok(Definition { relation: Arc::new(relation), columns })
+        Ok(Definition { relation: Arc::new(relation), columns, hidden })
+    }
+
+    /// Whether the log has the columns of a versioned table, which the catalog does not know. By the names that the
+    /// server gives them; where they have others, and the catalog has them no more, this cannot be told.
+    fn was_versioned(&self, catalog: &CatalogTable) -> bool {
+        let is_in_log =
+            |name| self.map.columns.iter().any(|column| column.name.as_deref() == Some(name));
+        let is_in_catalog = |name| catalog.columns.iter().any(|column| column.name == name);
+        self.server == Server::MariaDb
+            && ["row_start", "row_end"].iter().all(|name| is_in_log(name) && !is_in_catalog(*name))
+    }
+
+    /// Indices of the columns that the server keeps for itself.
+    fn hidden(&self, columns: &[ColumnDefinition], catalog: &CatalogTable) -> Vec<usize> {
+        if self.server != Server::MariaDb {
+            return Vec::new();
+        }
+        if !self.has_names() {
+            return (catalog.columns.len()..columns.len()).collect();
+        }
+        let is_hidden = |column: &ColumnDefinition| {
+            let number = column.name.strip_prefix(DIGEST_OF_KEY);
+            number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
+                && !catalog.columns.iter().any(|known| known.name == column.name)
+        };
+        let indices = columns.iter().enumerate();
+        indices.filter_map(|(index, column)| is_hidden(column).then_some(index)).collect()
     }
 
     /// From the log, or from the catalog's column of that name where the log's bytes may mean more than it says.
@@ -120,27 +172,40 @@ impl Description {
 
     fn unnamed(&self, catalog: &CatalogTable) -> Result<Vec<ColumnDefinition>, Indefinable> {
         let (log, known) = (self.map.columns.len(), catalog.columns.len());
-        if log != known {
+        let (described, hidden) = self.map.columns.split_at_checked(known).unwrap_or_default();
+        let fits = hidden.is_empty() || hidden.len() == catalog.hidden;
+        if !fits || described.len() != known {
             return Err(Indefinable::Width { table: self.table.clone(), log, catalog: known });
         }
-        let columns = self.map.columns.iter().zip(&catalog.columns);
+        let columns = described.iter().zip(&catalog.columns);
         let fitted =
             columns.map(|(column, known)| known.clone().with_layout(column.code, column.metadata));
-        let fitted: Result<_, _> = fitted.collect();
-        fitted.map_err(|source| Indefinable::Misfit { table: self.table.clone(), source })
+        let fitted: Result<Vec<_>, _> = fitted.collect();
+        let mut fitted =
+            fitted.map_err(|source| Indefinable::Misfit { table: self.table.clone(), source })?;
+        for column in hidden {
+            fitted.push(self.named(column, catalog)?);
+        }
+        Ok(fitted)
     }
 
     /// The primary key of the log; without one the catalog's key, if the table already had its columns.
-    fn key(&self, columns: &[ColumnDefinition], catalog: &CatalogTable) -> Vec<usize> {
+    fn key(&self, columns: &[&ColumnDefinition], catalog: &CatalogTable) -> Vec<usize> {
         let index = |name: &String| columns.iter().position(|column| column.name == *name);
+        let named = |index: &usize| self.map.columns.get(*index)?.name.as_ref();
         let mut key: Vec<usize> = match &self.map.primary_key {
-            Some(key) if self.has_names() => key.iter().map(|(index, _prefix)| *index).collect(),
+            Some(key) if self.has_names() => {
+                key.iter().filter_map(|(column, _prefix)| index(named(column)?)).collect()
+            }
             _ => catalog.key.iter().map(index).collect::<Option<_>>().unwrap_or_default(),
         };
         key.sort_unstable();
         key
     }
 }
+
+/// Of the columns in which MariaDB keeps the digests of long unique keys; a number follows.
+const DIGEST_OF_KEY: &str = "DB_ROW_HASH_";
 
 impl RelationId {
     /// A binlog's own numbers of tables die with the server process, so a table there goes by its name.
@@ -193,6 +258,17 @@ impl Known {
 
     pub(super) fn table(&self) -> String {
         self.relation().table.to_string()
+    }
+
+    /// A row of the log without what is hidden.
+    pub(super) fn visible(&self, row: Row) -> Row {
+        let hidden = &self.definition.hidden;
+        if hidden.is_empty() {
+            return row;
+        }
+        let values = row.into_values().into_iter().enumerate();
+        let visible = values.filter(|(index, _)| hidden.binary_search(index).is_err());
+        Row::new(visible.map(|(_, value)| value).collect())
     }
 }
 
@@ -294,7 +370,7 @@ impl Tables {
         let is_meant = |waiting: &mut Waiting| {
             waiting.table == table
                 && waiting.width == definition.columns.len()
-                && waiting.width == definition.relation.columns.len()
+                && waiting.width == definition.relation.columns.len() + definition.hidden.len()
         };
         let Some(waiting) = self.waiting.take_if(is_meant) else {
             return Err(NotDescribed { table });

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use super::event::{Decoder, Event, InvalidEvent};
 use super::format::Flavor;
 use super::kind;
+use super::payload::Unpacked;
 use super::table_map::{TableMap, code, table_map};
 
 /// GTIDs and full metadata; the second file ends in statement format.
@@ -69,7 +70,7 @@ fn a_compressed_transaction_holds_its_events() {
     let mut kinds = Vec::new();
     for event in events(MYSQL[0]) {
         if let (_, Event::Payload(mut payload)) = decoder.decode(&event).unwrap() {
-            while let Some(event) = payload.next().unwrap() {
+            while let Unpacked::Event(event) = payload.next().unwrap() {
                 kinds.push(decoder.decode_unpacked(&event).unwrap().0.kind);
             }
         }
@@ -214,7 +215,7 @@ proptest! {
                 let _ = table_map(description, flavor);
             }
             Ok((_, Event::Payload(mut payload))) => {
-                while let Ok(Some(event)) = payload.next() {
+                while let Ok(Unpacked::Event(event)) = payload.next() {
                     let _ = decoder.decode_unpacked(&event);
                 }
             }

@@ -35,10 +35,11 @@ use bytes::Bytes;
 
 pub use self::error::Error;
 use self::prepared::{Held, Prepared};
+use super::arriving::Arriving;
 use super::event::{Decoder, Event as LogEvent, InvalidEvent};
 use super::format::Format;
 use super::images::{Image, Images};
-use super::payload::Payload;
+use super::payload::{Payload, Unpacked};
 use super::place::Place;
 use super::tables::{Definition, Description, NotDescribed, Tables};
 use crate::change::{Change, Event, TransactionId};
@@ -125,6 +126,8 @@ struct Open {
 struct Work {
     given: Option<Bytes>,
     payload: Option<Payload>,
+    /// Not all of the payload is there.
+    arriving: Option<Arriving>,
     rows: VecDeque<Images>,
     emptied: VecDeque<TableName>,
     /// The transaction ends behind all of that.
@@ -183,6 +186,28 @@ impl Builder {
         self.work.given = Some(event);
     }
 
+    /// A part of an event that the server sends in pieces, for a compressed transaction: behind a [`Step::Done`], as
+    /// [`give`](Self::give).
+    ///
+    /// # Errors
+    /// The builder is not to be used any further then.
+    pub fn give_part(&mut self, part: &Bytes) -> Result<(), Error> {
+        let Some(mut arriving) = self.work.arriving.take() else {
+            let (header, payload, arriving) = self.decoder.begin(part)?;
+            self.place.pass(&header)?;
+            self.state.named("compressed transaction")?;
+            self.work.payload = Some(payload);
+            self.work.arriving = (!arriving.is_whole()).then_some(arriving);
+            return Ok(());
+        };
+        let data = arriving.take(part)?;
+        if let Some(payload) = &mut self.work.payload {
+            payload.push(data).map_err(InvalidEvent::from)?;
+        }
+        self.work.arriving = (!arriving.is_whole()).then_some(arriving);
+        Ok(())
+    }
+
     /// Moves behind an event that is before the position, and not wanted.
     ///
     /// # Errors
@@ -201,17 +226,21 @@ impl Builder {
     /// # Errors
     /// The builder is not to be used any further then.
     pub fn next(&mut self, events: &mut Vec<Event>) -> Result<Step, Error> {
+        let mut appended = Appended::default();
         loop {
             if let Some(step) = self.empty(events)? {
                 return Ok(step);
             }
-            if self.rows(events)? {
+            if self.rows(events, &mut appended)? {
                 return Ok(Step::More);
             }
             if let Some(payload) = &mut self.work.payload {
                 match payload.next().map_err(InvalidEvent::from)? {
-                    None => self.work.payload = None,
-                    Some(event) => {
+                    Unpacked::Starved => return Ok(Step::Done),
+                    // The checksum is still to come.
+                    Unpacked::End if self.work.arriving.is_some() => return Ok(Step::Done),
+                    Unpacked::End => self.work.payload = None,
+                    Unpacked::Event(event) => {
                         let (header, inner) = self.decoder.decode_unpacked(&event)?;
                         let start = self.place.at();
                         if let Some(step) = self.apply(&event, &header, inner, start)? {
@@ -239,6 +268,14 @@ impl Builder {
 const ROWS_AT_ONCE: usize = 256;
 const BYTES_AT_ONCE: usize = 1 << 20;
 
+/// By one call. Load-bearing: over all the events that it unpacks, because a compressed transaction is one event with
+/// any number of small ones inside.
+#[derive(Default)]
+struct Appended {
+    rows: usize,
+    bytes: usize,
+}
+
 /// Emitting.
 impl Builder {
     /// Truncates that wait; gives a step while one of their tables is not known.
@@ -255,8 +292,7 @@ impl Builder {
     }
 
     /// Rows that wait; `true` when enough were appended and more may be left.
-    fn rows(&mut self, events: &mut Vec<Event>) -> Result<bool, Error> {
-        let (mut rows, mut bytes) = (0, 0);
+    fn rows(&mut self, events: &mut Vec<Event>, so_far: &mut Appended) -> Result<bool, Error> {
         while let Some(images) = self.work.rows.front_mut() {
             let Some(image) = images.next()? else {
                 self.work.rows.pop_front();
@@ -266,9 +302,9 @@ impl Builder {
             let first = events.len();
             self.push_image(relation, image, events)?;
             let appended = events.get(first..).unwrap_or_default();
-            rows += 1;
-            bytes += appended.iter().map(Event::memory_bytes).sum::<usize>();
-            if rows >= ROWS_AT_ONCE || bytes >= BYTES_AT_ONCE {
+            so_far.rows += 1;
+            so_far.bytes += appended.iter().map(Event::memory_bytes).sum::<usize>();
+            if so_far.rows >= ROWS_AT_ONCE || so_far.bytes >= BYTES_AT_ONCE {
                 return Ok(true);
             }
         }

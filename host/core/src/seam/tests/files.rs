@@ -67,6 +67,23 @@ fn a_pin_without_a_view_is_a_lower_bound_and_the_first_view_is_a_later_one() {
 }
 
 #[test]
+fn what_a_lower_bound_leaves_open_is_repeated_up_to_the_horizon() {
+    let fence = Fence::Gtids(gtids("1-9")).at_least();
+    let fenced = Fenced { fence, horizon: binlog(3, 900) };
+    let record =
+        pinned_in_binlog().with(&Step::Attempt(tables(&["a"]))).with(&scanned("a", Some(fenced)));
+    let seam = Seam::new(record);
+    let judge = |relation, number: u64, offset| {
+        let gtid = format!("{UUID}:{number}").parse().unwrap();
+        seam.judge(relation, &TransactionId::Gtid(gtid), binlog(3, offset))
+    };
+    assert_eq!(judge(RELATION, 9, 500), Verdict::Drop);
+    assert_eq!(judge(RELATION, 10, 600), Verdict::Repeat, "the view may show it");
+    assert_eq!(judge(RELATION, 11, 900), Verdict::Emit, "it was not in the log yet");
+    assert_eq!(judge(RelationId(8), 10, 600), Verdict::Emit);
+}
+
+#[test]
 fn files_leave_nothing_behind_that_would_have_to_be_dropped() {
     let intended = Record::default().with(&Step::Intend);
     let mut seam = Seam::new(intended);

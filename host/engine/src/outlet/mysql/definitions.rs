@@ -63,6 +63,19 @@ impl Replica {
         table.ok_or_else(|| Error::definite("a table was not made ready", "report this"))
     }
 
+    /// Of a table that is gone from the source.
+    pub(super) async fn empty_as_it_stands(&mut self, relation: &Relation) -> Result<(), Error> {
+        let name = self.place(&relation.table);
+        let known =
+            ledger::definition(&mut self.server, &self.pipeline, &name, &relation.table).await?;
+        if matches!(known, Known::Nothing) || self.engine(&name).await?.is_none() {
+            return Ok(());
+        }
+        self.begin().await?;
+        let sql = format!("DELETE FROM {}", quote(&name));
+        self.server.write(&relation.table.to_string(), &sql, Vec::new()).await.map(drop)
+    }
+
     /// Makes tables ready for rows under these definitions. First all of them are changed, then all are noted, in the
     /// transaction of their rows.
     pub(super) async fn meet(

@@ -195,6 +195,9 @@ impl Replica {
                 Action::Empty => {
                     // What was written before it goes with the rest. Not by TRUNCATE, which would end the transaction.
                     folds.remove(&relation.id);
+                    if relation.columns.is_empty() {
+                        return self.empty_as_it_stands(relation).await;
+                    }
                     let table = self.table(relation).await?;
                     self.execute(&table, &table.empty(), &[]).await.map(drop)
                 }

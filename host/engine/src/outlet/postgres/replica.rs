@@ -180,11 +180,25 @@ impl Replica {
                 Action::Empty => {
                     // What was written before it goes with the rest.
                     folds.remove(&relation.id);
+                    if relation.columns.is_empty() {
+                        return self.empty_as_it_stands(relation).await;
+                    }
                     let table = self.table(relation).await?;
                     self.execute::<Text<'_>>(&table, &table.empty, &[]).await.map(drop)
                 }
             },
         }
+    }
+
+    async fn empty_as_it_stands(&mut self, relation: &Relation) -> Result<(), Error> {
+        let place = self.place(&relation.table);
+        let known =
+            ledger::definition(&mut self.server, &self.pipeline, &place, &relation.table).await?;
+        if matches!(known, Known::Nothing) || !self.exists(&place).await? {
+            return Ok(());
+        }
+        let sql = format!("DELETE FROM {}", place.quoted());
+        self.server.write(&relation.table.to_string(), &sql, &[]).await.map(drop)
     }
 
     async fn remove<'a>(

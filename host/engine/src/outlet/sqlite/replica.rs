@@ -160,12 +160,23 @@ impl Replica {
                 Action::Replace { from, to } | Action::Arrive { from, to } => {
                     self.replace(relation, from, to)
                 }
+                Action::Empty if relation.columns.is_empty() => self.empty_as_it_stands(relation),
                 Action::Empty => {
                     let table = self.table(relation)?;
                     self.execute(&table, &table.empty, []).map(drop)
                 }
             },
         }
+    }
+
+    fn empty_as_it_stands(&mut self, relation: &Arc<Relation>) -> Result<(), Error> {
+        let name = plain_name(&relation.table);
+        let known = ledger::definition(&self.connection, &self.pipeline, &name, &relation.table)?;
+        if matches!(known, Known::Nothing) || !self.exists(&name)? {
+            return Ok(());
+        }
+        let table = Table::new(relation);
+        self.execute(&table, &table.empty, []).map(drop)
     }
 
     fn put(&mut self, relation: &Arc<Relation>, row: &Row) -> Result<(), Error> {

@@ -28,6 +28,8 @@ pub struct Table {
     pub(super) order: Option<Order>,
     /// As the server's statistics have it.
     pub(super) rows_estimate: u64,
+    /// Columns that the server keeps for itself: in the rows of the log, and not in those of a `SELECT`.
+    pub(super) hidden: usize,
 }
 
 /// An index that a table is read along.
@@ -92,10 +94,14 @@ pub async fn table(session: &mut Session, name: &TableName) -> Result<Option<Tab
         let columns: Vec<usize> = key.columns.iter().map(position).collect::<Option<_>>()?;
         order(&key.name, columns, &described)
     });
+    let hidden = match session.version().maria_db {
+        true => keys.iter().filter(|key| key.is_of_digests).count(),
+        false => 0,
+    };
     let columns = described.iter().map(Described::column).collect();
     let relation = Relation::new(RelationId::of_name(name), name.clone(), columns, key);
     let definitions = described.into_iter().map(|it| it.definition).collect();
-    Ok(Some(Table { relation: Arc::new(relation), definitions, order, rows_estimate }))
+    Ok(Some(Table { relation: Arc::new(relation), definitions, order, rows_estimate, hidden }))
 }
 
 /// An order by which ranges can be asked for. Enumerations are ordered by number and compared as text, so no range of
@@ -110,14 +116,32 @@ fn order(index: &str, columns: Vec<usize>, described: &[Described]) -> Option<Or
     Some(Order { index: index.to_owned(), columns, collations })
 }
 
+/// `TABLE_TYPE` of a MariaDB table whose older rows stay in it.
+pub(super) const VERSIONED: &str = "SYSTEM VERSIONED";
+
 /// The estimated number of rows.
 async fn size(session: &mut Session, name: &TableName) -> Result<Option<u64>, Failure> {
-    const QUERY: &str = "SELECT TABLE_ROWS FROM information_schema.TABLES \
-        WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ? AND TABLE_TYPE = 'BASE TABLE'";
+    const QUERY: &str = "SELECT TABLE_TYPE, TABLE_ROWS FROM information_schema.TABLES \
+        WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ?";
     let names = (name.namespace.as_str(), name.name.as_str());
-    let rows: Vec<Option<u64>> =
+    let rows: Vec<(String, Option<u64>)> =
         session.rows_with("read the sizes of the tables", QUERY, names).await?;
-    Ok(rows.into_iter().next().map(Option::unwrap_or_default))
+    match rows.into_iter().next() {
+        Some((kind, rows)) if kind == "BASE TABLE" => Ok(Some(rows.unwrap_or_default())),
+        Some((kind, _)) if kind == VERSIONED => Err(versioned(name)),
+        _ => Ok(None),
+    }
+}
+
+/// An update of such a table is logged with a second row of the same key, which is the old one: it would be taken for
+/// the newer state.
+fn versioned(name: &TableName) -> Failure {
+    Failure::definite(
+        format!(
+            "table {name} is versioned by the system, so the log mixes its history with its rows"
+        ),
+        "leave it out of the configuration, or take its versioning away: ALTER TABLE ... DROP SYSTEM VERSIONING",
+    )
 }
 
 struct Described {
@@ -198,6 +222,8 @@ struct Key {
     whole: bool,
     ascending: bool,
     tree: bool,
+    /// MariaDB keeps the digests of its values in a column of its own.
+    is_of_digests: bool,
     hidden: bool,
 }
 
@@ -236,6 +262,7 @@ async fn keys(session: &mut Session, name: &TableName) -> Result<Vec<Key>, Failu
         key.whole &= text("Sub_part").is_none();
         key.ascending &= text("Collation").as_deref() == Some("A");
         key.tree &= text("Index_type").as_deref() == Some("BTREE");
+        key.is_of_digests |= text("Index_type").as_deref() == Some("HASH");
         key.hidden |= text("Visible").as_deref() == Some("NO");
         key.hidden |= text("Ignored").as_deref() == Some("YES");
     }

@@ -63,6 +63,8 @@ struct Part {
     selected: String,
     /// The place of a value that is handed back, in the column's own terms.
     bound: String,
+    /// The place takes its bytes as hexadecimal digits.
+    by_digits: bool,
 }
 
 impl Statements {
@@ -124,7 +126,8 @@ impl Along {
             let definition = table.definitions.get(*column)?;
             let name = quote(&definition.name);
             let (selected, bound) = terms(&name, &definition.data_type, collation.as_deref())?;
-            Some(Part { column: name, selected, bound })
+            let by_digits = bound.contains(DIGITS);
+            Some(Part { column: name, selected, bound, by_digits })
         };
         let parts = order.columns.iter().zip(&order.collations).map(part);
         let hint = format!("FORCE INDEX ({})", quote(&order.index));
@@ -172,7 +175,7 @@ impl Along {
                 let Part { column, bound, .. } = part;
                 write!(text, "{and}{column} {comparison} {bound}")
                     .expect("a string takes everything");
-                values.push(value.clone());
+                values.push(part.value(value));
             }
             if depth > 0 {
                 text.push(')');
@@ -180,6 +183,25 @@ impl Along {
         }
     }
 }
+
+impl Part {
+    /// What is bound for a value of the key.
+    fn value(&self, value: &Value) -> Value {
+        match value {
+            Value::Bytes(bytes) if self.by_digits => {
+                let mut digits = String::with_capacity(bytes.len() * 2);
+                for byte in bytes {
+                    write!(digits, "{byte:02x}").expect("a string takes everything");
+                }
+                Value::Bytes(digits.into_bytes())
+            }
+            other => other.clone(),
+        }
+    }
+}
+
+/// Load-bearing: see the module's text.
+const DIGITS: &str = "UNHEX(?)";
 
 /// How a column's value is asked for and handed back; `None` where that cannot be done without changing it.
 fn terms(column: &str, data_type: &DataType, collation: Option<&str>) -> Option<(String, String)> {
@@ -206,10 +228,10 @@ fn terms(column: &str, data_type: &DataType, collation: Option<&str>) -> Option<
         | DataType::Text { charset, .. } => {
             let name = charset.name();
             let collation = collation?;
-            same(format!("CONVERT(CAST(? AS BINARY) USING {name}) COLLATE {collation}"))
+            same(format!("CONVERT({DIGITS} USING {name}) COLLATE {collation}"))
         }
         DataType::Binary { .. } | DataType::VarBinary { .. } | DataType::Blob(_) => {
-            same("CAST(? AS BINARY)".into())
+            same(DIGITS.into())
         }
         DataType::Uuid => same("CAST(? AS UUID)".into()),
         DataType::Inet4 => same("CAST(? AS INET4)".into()),
@@ -261,6 +283,7 @@ mod tests {
             definitions: definitions.into(),
             order,
             rows_estimate: 1_000,
+            hidden: 0,
         }
     }
 
@@ -290,11 +313,13 @@ mod tests {
             text,
             "SELECT `name` FROM `shop`.`t` FORCE INDEX (`PRIMARY`) ORDER BY `name` LIMIT 1 OFFSET 99"
         );
-        let (text, _) = statements.page(Some(&vec![Value::Bytes(b"x".to_vec())]), 7);
+        let key = vec![Value::Bytes(b"\xe4x".to_vec())];
+        let (text, values) = statements.page(Some(&key), 7);
+        assert_eq!(values, [Value::Bytes(b"e478".to_vec())]);
         assert_eq!(
             text,
             "SELECT `name`, `name` FROM `shop`.`t` FORCE INDEX (`PRIMARY`) WHERE \
-             (`name` > CONVERT(CAST(? AS BINARY) USING latin1) COLLATE latin1_swedish_ci) \
+             (`name` > CONVERT(UNHEX(?) USING latin1) COLLATE latin1_swedish_ci) \
              ORDER BY `name` LIMIT 7"
         );
     }

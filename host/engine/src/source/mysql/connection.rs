@@ -367,13 +367,7 @@ fn passes_in_the_clear(server: &MySqlServer, error: &Error) -> bool {
         error,
         Error::Io(IoError::Tls(_)) | Error::Driver(DriverError::NoClientSslFlagFromServer)
     );
-    server.tls.mode == SslMode::Prefer && (by_tls || is_handshake(error))
-}
-
-/// The TLS library reports what it refuses as an I/O error of its own kind.
-fn is_handshake(error: &Error) -> bool {
-    let Error::Io(IoError::Io(error)) = error else { return false };
-    error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>())
+    server.tls.mode == SslMode::Prefer && (by_tls || failure::is_refused_handshake(error))
 }
 
 fn options(server: &MySqlServer, tls: Option<SslOpts>, statements: usize) -> Opts {

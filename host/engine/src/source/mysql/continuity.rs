@@ -17,8 +17,9 @@
 //! A position on one server says nothing on another one, but the set does: who has executed all of it, and still has the
 //! log of everything else, can go on. Its positions are of a new epoch then.
 //!
-//! **Doubts.** A pin has no footprint, since nothing was read before it: between it and the first checkpoint a reset is
-//! noticed by GTIDs and lengths of files only. And where the file of the footprint was removed by age, as the first of two
+//! Of a pin, before which nothing was read, what can be had of this is looked for ([`event`](super::event)).
+//!
+//! **A doubt.** Where the file of the footprint was removed by age, as the first of two
 //! files can be when the position is at the very beginning of the second, the bytes can't be compared any more.
 
 use dovetail_core::gtid::mariadb::{Gtid, GtidState};
@@ -198,9 +199,8 @@ enum Has {
 
 /// Domains are numbered along the log; whose transaction has the number tells logs apart that forked.
 fn has(gtid: Gtid, executed: &[Gtid]) -> Has {
-    let mut of_domain = executed.iter().filter(|other| other.domain == gtid.domain).peekable();
     let mut reaches = false;
-    while let Some(other) = of_domain.next() {
+    for other in executed.iter().filter(|other| other.domain == gtid.domain) {
         if other.sequence >= gtid.sequence {
             if other.server == gtid.server {
                 return Has::Everything;

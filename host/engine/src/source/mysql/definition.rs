@@ -78,5 +78,6 @@ fn record(table: &Table) -> CatalogTable {
             .filter(|column| column.initial != Initial::Null)
             .map(|column| (column.name.clone(), column.initial.clone()))
             .collect(),
+        hidden: table.hidden,
     }
 }

@@ -14,6 +14,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
+use dovetail_core::decode::binlog::kind;
 use dovetail_core::gtid::mariadb::GtidState;
 use dovetail_core::gtid::mysql::GtidSet;
 
@@ -22,7 +23,7 @@ use crate::config::MySqlKind;
 use super::failure::Failure;
 use super::identity::Replica;
 use super::server::{FIRST_OFFSET, Place};
-use super::wire::{Wire, command, head, is_end, malformed, server_error};
+use super::wire::{Wire, command, head, is_end, is_full, malformed, server_error};
 
 /// Between two signs of life of a server that has nothing to say.
 pub(super) const HEARTBEAT: Duration = Duration::from_secs(5);
@@ -45,6 +46,16 @@ pub(super) enum Origin {
 #[derive(Debug)]
 pub(super) struct Dump {
     wire: Wire,
+    /// An event is given part by part, and has not ended.
+    is_inside: bool,
+}
+
+/// What has arrived.
+#[derive(Debug)]
+pub(super) enum Arrived {
+    Event(Bytes),
+    /// The next part of a compressed transaction that the protocol sends in pieces, and may be larger than memory.
+    Part(Bytes),
 }
 
 impl Dump {
@@ -62,7 +73,22 @@ impl Dump {
         let gtids = has_gtids(&mut wire, kind).await?;
         let (command, payload) = request(replica, origin, gtids);
         wire.command(command, &payload).await?;
-        Ok(Self { wire })
+        Ok(Self { wire, is_inside: false })
+    }
+
+    /// The next event if all of it has been read, or a part of one.
+    pub(super) fn buffered(&mut self) -> Result<Option<Arrived>, Failure> {
+        let is_first = self.wire.begins_in_pieces(kind::TRANSACTION_PAYLOAD);
+        if !self.is_inside && !is_first {
+            return Ok(self.buffered_event()?.map(Arrived::Event));
+        }
+        let Some(mut part) = self.wire.buffered_piece()? else { return Ok(None) };
+        let goes_on = is_full(&part);
+        if !self.is_inside && part.try_get_u8() != Ok(head::OK) {
+            return Err(malformed());
+        }
+        self.is_inside = goes_on;
+        Ok(Some(Arrived::Part(part)))
     }
 
     /// The next event if all of it has been read.
@@ -95,7 +121,7 @@ impl Dump {
 
     /// Length of the event that comes next, as far as known.
     pub(super) fn announced(&self) -> Option<usize> {
-        self.wire.announced_event()
+        if self.is_inside { None } else { self.wire.announced_event() }
     }
 
     /// Reads what has come, at least one byte. Cancel-safe.

@@ -23,6 +23,8 @@ pub(crate) mod code {
     pub(crate) const SYNTAX: u16 = 1064;
     /// The server's general error of a log that it cannot send; its text says why.
     pub(crate) const LOG_CANNOT_BE_SENT: u16 = 1236;
+    /// `XA RECOVER` without the privilege for it.
+    pub(crate) const XA_RECOVER_DENIED: u16 = 1401;
     /// No lock, and `NOWAIT` was asked for.
     pub(crate) const LOCK_NOWAIT: u16 = 3572;
 }
@@ -32,11 +34,8 @@ pub(crate) fn sql(what: impl Into<String>, error: Error) -> Failure {
     let what = what.into();
     match error {
         Error::Server(report) => server(what, report),
-        Error::Io(IoError::Tls(_)) => Failure::Definite {
-            what,
-            advice: "TLS was refused; check sslmode and sslrootcert against the certificate of the server".into(),
-            source: Some(error.into()),
-        },
+        Error::Io(IoError::Tls(_)) => refused(what, error),
+        error if is_refused_handshake(&error) => refused(what, error),
         Error::Io(_) => Failure::Transient {
             what,
             advice: "check that the server runs and that the network lets this machine reach it"
@@ -63,6 +62,24 @@ pub(crate) fn sql(what: impl Into<String>, error: Error) -> Failure {
             source: Some(error.to_string().into()),
         },
     }
+}
+
+/// In the words that the log's own connection has for it.
+fn refused(what: String, error: Error) -> Failure {
+    Failure::Definite {
+        what,
+        advice:
+            "TLS was refused; check sslmode and sslrootcert against the certificate of the server"
+                .into(),
+        source: Some(error.into()),
+    }
+}
+
+/// Whether TLS was refused in the handshake: the library reports that as an I/O error with the reason inside. An
+/// established connection that breaks has no such reason.
+pub(crate) fn is_refused_handshake(error: &Error) -> bool {
+    let Error::Io(IoError::Io(error)) = error else { return false };
+    error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>())
 }
 
 /// By the number of the server's report.
@@ -145,5 +162,15 @@ mod tests {
             assert!(failure(transient).is_transient(), "{transient}");
         }
         assert_eq!(number(&failure(1045)), Some(1045));
+    }
+
+    #[test]
+    fn a_refused_certificate_is_definite_and_a_broken_connection_is_not() {
+        let io = |error| sql("connect", Error::Io(IoError::Io(error)));
+        let unknown = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
+        let refused = io(std::io::Error::new(std::io::ErrorKind::InvalidData, unknown));
+        assert!(!refused.is_transient());
+        assert!(refused.to_string().contains("TLS was refused"), "{refused}");
+        assert!(io(std::io::ErrorKind::ConnectionReset.into()).is_transient());
     }
 }

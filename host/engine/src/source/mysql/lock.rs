@@ -6,10 +6,13 @@
 
 use std::time::Duration;
 
+use dovetail_core::gtid::mysql::GtidSet;
+
 use super::connection::Session;
 use super::failure::{self, Failure, code};
 use super::identifier::quote_table;
 use super::server::{self, Place};
+use super::snapshot;
 use crate::config::MySql;
 
 /// How long one attempt may hold up the application. Half of it would miss ordinary transactions of a second.
@@ -57,6 +60,22 @@ impl TableLocks {
 
     pub(super) async fn log_end(&mut self) -> Result<Place, Failure> {
         server::log_end(&mut self.session).await
+    }
+
+    /// What has been executed; `None` where not every transaction has a GTID.
+    pub(super) async fn gtids(&mut self) -> Result<Option<GtidSet>, Failure> {
+        if self.session.version().maria_db {
+            return Ok(None);
+        }
+        let what = "read the executed GTIDs under the locks";
+        let query = "SELECT @@GLOBAL.gtid_executed, @@GLOBAL.gtid_mode";
+        let sets = self.session.texts(what, query).await?;
+        let row = sets.first().and_then(|rows| rows.first());
+        let mode = row.and_then(|row| row.get(1)).and_then(Option::as_deref);
+        if !mode.is_some_and(|mode| mode.eq_ignore_ascii_case("on")) {
+            return Ok(None);
+        }
+        snapshot::gtids(&sets, 0, what).map(Some)
     }
 
     pub(super) async fn release(mut self) -> Result<(), Failure> {

@@ -9,6 +9,7 @@ use dovetail_core::position::Lsn;
 use serde::{Deserialize, Serialize};
 
 use super::continuity::{Footprint, Gtids};
+use super::prepared::Asked;
 use crate::config::Rung;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,15 +27,32 @@ pub struct Note {
     /// MariaDB: the last GTID of each domain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gtid_state: Option<GtidState>,
-    /// The event before the position; none at a pin.
+    /// At a pin: where its stream begins, which has to read the XA transactions that are prepared before the pin and
+    /// committed behind it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<Asked>,
+    /// The event before the position. None at a pin that is the beginning of a file, and where it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub footprint: Option<Footprint>,
+    /// An earlier event, where there is no footprint; at a pin, the one with which its file begins. See
+    /// [`event`](super::event).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head: Option<Footprint>,
 }
 
 impl Note {
     /// Nothing but how it was pinned.
     pub(super) fn of(rung: Rung) -> Self {
-        Self { at: Lsn::ZERO, rung, server: None, gtids: None, gtid_state: None, footprint: None }
+        Self {
+            at: Lsn::ZERO,
+            rung,
+            server: None,
+            gtids: None,
+            gtid_state: None,
+            asked: None,
+            footprint: None,
+            head: None,
+        }
     }
 
     /// What was known at a position.
@@ -44,7 +62,7 @@ impl Note {
             Gtids::Set(set) => (Some(set.clone()), None),
             Gtids::State(state) => (None, Some(state.clone())),
         };
-        Self { at, gtids, gtid_state, footprint, ..self }
+        Self { at, gtids, gtid_state, asked: None, footprint, head: None, ..self }
     }
 
     pub(super) fn committed(&self) -> Gtids {
@@ -84,6 +102,18 @@ mod tests {
             let read = Note::parse(&note.to_text()).expect("one of ours");
             assert_eq!(read, note);
             assert_eq!(read.committed(), gtids);
+            let head = Some(Footprint::of(Lsn::binlog(0, 3, 125), b"head"));
+            let pinned = Note { head, ..note };
+            assert_eq!(Note::parse(&pinned.to_text()), Some(pinned));
+        }
+    }
+
+    #[test]
+    fn a_note_of_a_pin_tells_where_its_stream_begins() {
+        let set = "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5".parse().unwrap();
+        for asked in [Asked::At(Lsn::binlog(0, 3, 500)), Asked::Behind(set)] {
+            let note = Note { asked: Some(asked), ..Note::of(Rung::Gtid) };
+            assert_eq!(Note::parse(&note.to_text()), Some(note));
         }
     }
 

@@ -7,7 +7,7 @@
 //!
 //! | rung | server | pin | view |
 //! |---|---|---|---|
-//! | `snapshot` | MariaDB | the place that the snapshot tells | comes with the pin, exact |
+//! | `snapshot` | MariaDB | the place that the snapshot tells | comes with the pin, exact; under heavy load later |
 //! | `gtid` | MySQL with GTIDs | the executed set; in the log, from the start of the file that was written to *before* the set was read | later, behind the set |
 //! | `log_status` | MySQL, `BACKUP_ADMIN` | the place in `log_status` | later |
 //! | `lock` | both | the end of the log under the locks | comes with the pin, exact |
@@ -17,6 +17,9 @@
 //! was read, or began later. Those under way are in the file that was current before, or in a later one, because the
 //! server does not change files while a transaction is between the log and the engine. So from the start of that file on
 //! everything that is not in the set is found, and what is in the set is passed over by its GTID.
+//!
+//! Beside the position is kept what the log looks like there ([`event`](super::event)): between a pin and the first
+//! checkpoint nothing else tells that the log has begun anew under the same names.
 //!
 //! A pin has no public constructor, and a view of its own only where the server gives one:
 //!
@@ -31,23 +34,22 @@
 
 use std::fmt;
 use std::num::NonZeroU16;
-use std::time::Duration;
 
-use dovetail_core::fence::{Fence, Mark};
+use dovetail_core::fence::Fence;
 use dovetail_core::gtid::mariadb::GtidState;
 use dovetail_core::position::Lsn;
-use tokio::time::Instant;
 
 use super::connection::Session;
+use super::event;
 use super::failure::{self, Failure, code};
 use super::grants::Grants;
 use super::note::Note;
+use super::prepared;
 use super::server::{self, FIRST_OFFSET, Place, Settings};
 use super::snapshot::{self, Opened};
 use crate::config::{MySql, PinChoice, Rung};
 
-/// How often a wait looks again. Waits are for other sessions' transactions.
-const POLL: Duration = Duration::from_millis(100);
+pub use super::settle::settle;
 
 /// The rung that will be used, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,18 +105,27 @@ impl Pin {
         let connections = usize::from(connections.get());
         let mut session = Session::open(&config.server).await?;
         let server = Some(server::identity(&mut session).await?);
-        let note = Note { server, ..Note::of(rung) };
-        match rung {
+        // Load-bearing: before anything of the pin is read.
+        let asked = prepared::wait(config, rung).await?;
+        let note = Note { server, asked, ..Note::of(rung) };
+        let mut pin = match rung {
             Rung::Snapshot | Rung::Lock => {
-                with_views(config, note, &mut session, connections).await
+                with_views(config, note, &mut session, connections).await?
             }
-            Rung::Gtid => by_gtids(config, &mut session, note).await,
-            Rung::LogStatus => by_log_status(config, &mut session, note).await,
+            Rung::Gtid => by_gtids(config, &mut session, note).await?,
+            Rung::LogStatus => by_log_status(config, &mut session, note).await?,
             Rung::OwnRow => {
                 let at = snapshot::own_row(config, 0).await?;
-                Ok(Self::at(config, at, note, None))
+                Self::at(config, at, note, None)
             }
-        }
+        };
+        let at = pin.position();
+        let end = server::log_end(&mut session).await?;
+        let file = server::file_like(&end.file, at.number());
+        let file = file.ok_or_else(|| server::not_a_place("look at the log before the pin"))?;
+        pin.note.head = event::head(config, &file, at).await?;
+        pin.note.footprint = event::footprint(config, &file, at).await?;
+        Ok(pin)
     }
 
     /// Everything that starts in the log before it is in every view that is opened from now on.
@@ -153,14 +164,16 @@ async fn with_views(
     if session.version().maria_db {
         note.gtid_state = gtid_state(session, at).await?;
     }
-    Ok(Pin::at(config, at, note, Some(opened)))
+    note.gtids = opened.gtids.clone();
+    // Views that hold more than what is before the position need a fence: they are later views.
+    let opened = Some(opened).filter(|opened| opened.exact);
+    Ok(Pin::at(config, at, note, opened))
 }
 
 /// The GTIDs of a MariaDB position.
 async fn gtid_state(session: &mut Session, at: Lsn) -> Result<Option<GtidState>, Failure> {
     let end = server::log_end(session).await?;
-    let Some((base, _)) = end.file.rsplit_once('.') else { return Ok(None) };
-    let file = format!("{base}.{:06}", at.number());
+    let Some(file) = server::file_like(&end.file, at.number()) else { return Ok(None) };
     let query = "SELECT BINLOG_GTID_POS(?, ?)";
     let rows: Vec<Option<String>> =
         session.rows_with("read the GTIDs of a position", query, (file, at.offset())).await?;
@@ -186,7 +199,9 @@ async fn by_log_status(
 ) -> Result<Pin, PinError> {
     let what = "pin a place in the log";
     let sets = session.texts(what, snapshot::LOG_STATUS).await?;
-    note.gtids = snapshot::log_status_gtids(&sets);
+    let mode = session.texts(what, "SELECT @@GLOBAL.gtid_mode").await?;
+    let has_gtids = snapshot::cell(&mode, 0).is_some_and(|mode| mode.eq_ignore_ascii_case("on"));
+    note.gtids = snapshot::log_status_gtids(&sets).filter(|_| has_gtids);
     let at = server::numbered(&snapshot::log_status(&sets, 0, what)?, 0, what)?;
     Ok(Pin::at(config, at, note, None))
 }
@@ -202,6 +217,7 @@ pub async fn choose(config: &MySql, session: &mut Session) -> Result<Chosen, Pin
     }
     let facts = Facts {
         maria_db: session.version().maria_db,
+        whole_groups: settings.shows_groups_whole(),
         gtids: settings.has_gtids(),
         log_status: !session.version().maria_db && may_read_log_status(session).await?,
         locks: Grants::read(session).await?.may_lock(&config.tables),
@@ -230,6 +246,7 @@ async fn may_read_log_status(session: &mut Session) -> Result<bool, Failure> {
 #[derive(Debug, Clone, Copy)]
 struct Facts {
     maria_db: bool,
+    whole_groups: bool,
     gtids: bool,
     log_status: bool,
     locks: bool,
@@ -262,6 +279,9 @@ impl Facts {
     fn judge(self, rung: Rung) -> Result<&'static str, String> {
         let no = |reason: &str| Err(reason.to_owned());
         match rung {
+            Rung::Snapshot if self.maria_db && !self.whole_groups => no(
+                "binlog_optimize_thread_scheduling is OFF, so the place that is told can be ahead of the snapshot",
+            ),
             Rung::Snapshot if self.maria_db => {
                 Ok("the server tells the place of a snapshot in its log; no lock")
             }
@@ -305,60 +325,13 @@ impl fmt::Display for Chosen {
     }
 }
 
-/// Waits until everything before `resume` is visible, so that a view which is opened afterwards holds it, and says
-/// how that is recognised in the view's fence. `note` is what was kept with that position.
-///
-/// # Errors
-/// When it takes longer than the pin may.
-pub async fn settle(
-    config: &MySql,
-    rung: Rung,
-    resume: Lsn,
-    note: Option<&Note>,
-) -> Result<Mark, PinError> {
-    let mut session = Session::open(&config.server).await?;
-    let what = "wait for transactions to become visible";
-    let mark = match (rung, note.and_then(|note| note.gtids.clone())) {
-        (Rung::Gtid, Some(gtids)) => Mark::Gtids(gtids),
-        (Rung::Gtid, None) => {
-            return Err(Failure::definite(
-                format!("{what}: the GTIDs of position {resume} were not kept"),
-                "remove the state directory and start anew to copy the tables again",
-            )
-            .into());
-        }
-        _ => Mark::Log(resume),
-    };
-    let started = Instant::now();
-    loop {
-        let settled = match (&mark, rung) {
-            (Mark::Gtids(gtids), _) => {
-                let sets = session.texts(what, "SELECT @@GLOBAL.gtid_executed").await?;
-                gtids.is_subset(&snapshot::gtids(&sets, 0, what)?)
-            }
-            // These rungs open their views behind the end of the log, and it is only to be past the position.
-            _ => {
-                server::numbered(&server::log_end(&mut session).await?, resume.epoch(), what)?
-                    >= resume
-            }
-        };
-        if settled {
-            return Ok(mark);
-        }
-        if started.elapsed() > config.pin_timeout {
-            let seconds = config.pin_timeout.as_secs();
-            return Err(PinError::Waiting { seconds, mark: resume.to_string() });
-        }
-        tokio::time::sleep(POLL).await;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const NOTHING: Facts = Facts {
         maria_db: false,
+        whole_groups: true,
         gtids: false,
         log_status: false,
         locks: false,
@@ -379,6 +352,14 @@ mod tests {
         assert_eq!(auto(Facts { gtids: false, log_status: false, ..all }), Some(Rung::Lock));
         assert_eq!(auto(Facts { own_table: true, ..NOTHING }), Some(Rung::OwnRow));
         assert_eq!(auto(NOTHING), None);
+    }
+
+    #[test]
+    fn a_place_that_is_ahead_of_its_snapshot_is_not_used() {
+        let facts = Facts { maria_db: true, whole_groups: false, locks: true, ..NOTHING };
+        assert_eq!(auto(facts), Some(Rung::Lock));
+        let refused = facts.choose(PinChoice::Rung(Rung::Snapshot)).expect_err("refused");
+        assert!(refused.contains("binlog_optimize_thread_scheduling"), "{refused}");
     }
 
     #[test]

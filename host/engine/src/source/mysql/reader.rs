@@ -13,7 +13,8 @@
 //! remove the old files) like any other.
 //!
 //! **Limits.** A batch holds what the batcher says. [`ITEMS_WAITING`] items wait, and no more than [`MEMORY_PERMITS`] KiB, or one
-//! change. Before an event beyond [`LARGE_BYTES`] is read, the queue has to be empty.
+//! change. Before an event beyond [`LARGE_BYTES`] is read, the queue has to be empty; a compressed transaction of that size is
+//! worked off part by part, and is never in memory as a whole.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -33,7 +34,7 @@ use crate::source::piece::Item;
 
 use super::continuity::Footprint;
 use super::definition::Definitions;
-use super::dump::{Dump, HEARTBEAT};
+use super::dump::{Arrived, Dump, HEARTBEAT};
 use super::failure::{self, Failure};
 use super::stream::{Parcel, StreamError};
 use super::trail::Trail;
@@ -125,8 +126,16 @@ impl Reader {
     /// Takes every whole event that has been read, then reads more; hands over when full, or when it would have to wait
     /// for the server and has waited long enough for itself.
     async fn step(&mut self) -> Result<(), Stop> {
-        while let Some(event) = self.dump.buffered_event().map_err(|failure| self.ended(failure))? {
-            self.take(event).await?;
+        while let Some(arrived) = self.dump.buffered().map_err(|failure| self.ended(failure))? {
+            match arrived {
+                Arrived::Event(event) => self.take(event).await?,
+                Arrived::Part(part) => {
+                    self.builder.give_part(&part).map_err(|error| self.undecodable(error))?;
+                    drop(part);
+                    self.work_off(None).await?;
+                    self.started = true;
+                }
+            }
         }
         if self.dump.announced().is_some_and(|length| length >= LARGE_BYTES) {
             self.hand_over().await?;
@@ -154,6 +163,13 @@ impl Reader {
     async fn take(&mut self, event: Bytes) -> Result<(), Stop> {
         let before = self.builder.at();
         self.builder.give(event.clone());
+        self.work_off(Some((before, &event))).await?;
+        self.started |= is_in_the_log(&event);
+        Ok(())
+    }
+
+    /// Everything of what was given: an event that is in memory as a whole, and the position before it; or a part.
+    async fn work_off(&mut self, given: Option<(Lsn, &Bytes)>) -> Result<(), Stop> {
         loop {
             let first = self.batcher.events().len();
             let step = self.builder.next(self.batcher.events());
@@ -161,9 +177,9 @@ impl Reader {
             let grown = self.batcher.events().get(first..).unwrap_or_default();
             let bytes = grown.iter().map(Event::memory_bytes).sum();
             self.batcher.grown(bytes);
+            let is_done = step == Step::Done;
             match step {
-                Step::Done => break,
-                Step::More => {}
+                Step::Done | Step::More => {}
                 Step::Table(described) => {
                     self.hand_over().await?;
                     let definition = self.definitions.define(&described).await?;
@@ -178,20 +194,26 @@ impl Reader {
                     self.send(Item::Relation(relation), 0).await?;
                 }
                 Step::Commit { closed, end, transaction } => {
-                    let last = (closed == end).then(|| start_of(&event, before, end)).flatten();
-                    self.closed = Some((closed, last.map(|start| (start, event.clone()))));
+                    // Behind an event that came in parts there is no footprint: it would have to be read again as a whole.
+                    let last = given.filter(|_| closed == end).and_then(|(before, event)| {
+                        start_of(event, before, end).map(|start| (start, event.clone()))
+                    });
+                    self.closed = Some((closed, last));
                     if let Some(transaction) = transaction {
                         self.trail(|trail| trail.commit(end, &transaction));
                     }
                     self.batcher.commit(closed);
                 }
             }
+            // Load-bearing: behind the last rows of an event too. Events follow each other without a pause, and where each
+            // has fewer rows than are decoded at once, a transaction of millions of rows would become one batch.
             if self.batcher.is_full() {
                 self.hand_over().await?;
             }
+            if is_done {
+                return Ok(());
+            }
         }
-        self.started |= is_in_the_log(&event);
-        Ok(())
     }
 
     fn undecodable(&self, error: impl Into<super::stream::Cause>) -> StreamError {

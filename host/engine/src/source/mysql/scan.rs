@@ -251,6 +251,16 @@ impl Pieces<'_> {
             if last.is_none() || count < u64::from(rows) {
                 return Ok(());
             }
+            if last == after {
+                let table = &self.task.table.relation.table;
+                return Err(Failure::definite(
+                    format!(
+                        "read {table}: the server gives the rows behind a key that end with it"
+                    ),
+                    "report it with the definition of the table; nothing was skipped",
+                )
+                .into());
+            }
             after = last;
             self.worker.gate.pass().await;
         }

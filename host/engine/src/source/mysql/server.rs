@@ -42,7 +42,7 @@ impl Settings {
             'binlog_transaction_compression', 'expire_logs_days', 'gtid_mode', 'server_id', 'server_uuid', \
             'server_uid', 'sync_binlog', 'lower_case_table_names', 'read_only', 'super_read_only', 'log_slave_updates', \
             'log_replica_updates', 'lock_wait_timeout', 'innodb_flush_log_at_trx_commit', \
-            'gtid_domain_id', 'max_allowed_packet', 'encrypt_binlog'";
+            'gtid_domain_id', 'max_allowed_packet', 'encrypt_binlog', 'binlog_optimize_thread_scheduling'";
         let query = format!("SHOW GLOBAL VARIABLES WHERE Variable_name IN ({NAMES})");
         let rows: Vec<(String, String)> =
             session.rows("read the settings of the server", &query).await?;
@@ -62,6 +62,12 @@ impl Settings {
     /// Whether commits become visible in the order of the log. Servers without the setting have no other order.
     pub fn orders_commits(&self) -> bool {
         self.get("binlog_order_commits").is_none() || self.is_on("binlog_order_commits")
+    }
+
+    /// Whether the place of a snapshot is never ahead of what it shows. Servers without the setting tell no such place.
+    pub fn shows_groups_whole(&self) -> bool {
+        self.get("binlog_optimize_thread_scheduling").is_none()
+            || self.is_on("binlog_optimize_thread_scheduling")
     }
 
     /// Whether every transaction has a GTID.
@@ -148,6 +154,12 @@ fn status_statement(version: Version) -> &'static str {
         true => "SHOW MASTER STATUS",
         false => "SHOW BINARY LOG STATUS",
     }
+}
+
+/// The log's file of a number, as the server names it, by the name of another one.
+pub(super) fn file_like(other: &str, number: u32) -> Option<String> {
+    let (base, _) = other.rsplit_once('.')?;
+    Some(format!("{base}.{number:06}"))
 }
 
 /// A place with its number.

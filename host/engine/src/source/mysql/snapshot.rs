@@ -4,12 +4,8 @@
 //! and reads *in the same round trip* what the server says that it contains; the views are one view iff all say the
 //! same. What a server can say depends on the [`Rung`]:
 //!
-//! - `snapshot` (MariaDB): the place in the log at which the snapshot was made. Exact, but the server puts what it is about
-//!   to show into one place for all sessions: if another session asks for its status in that moment, ours is shown that
-//!   one's place. 1. Our snapshot is made at P; 2. a commit moves the log to Q; 3. we ask; a monitor asks, and Q is what
-//!   both are shown; 4. the commit is taken for one that the view holds. Result: row lost. The own place never changes
-//!   while the snapshot is open, so each session asks a number of times, one session after the other, and its view
-//!   counts as exact only if all answers are the same. (Seen with four of 400 answers wrong under two busy monitors.)
+//! - `snapshot` (MariaDB): the place in the log at which the snapshot was made. How it is known, although the server tells
+//!   it in a doubtful way, is argued in [`snapshot_place`].
 //! - `gtid` (MySQL): the set `E1` of executed transactions before the snapshot; those that are *owned*, `O`, after it;
 //!   and the executed ones, `E2`, after that. The server executes in this order: a transaction gets its GTID and is owned;
 //!   it commits in the engine (a snapshot sees it from here on); then, in one step, it is not owned any more and is
@@ -19,7 +15,8 @@
 //!   3. T is executed. Result: T is streamed over rows that hold it, and a key that it wrote twice goes back.
 //! - `log_status` (MySQL): the place in the log with commits held back for the moment in which it is read, before and
 //!   after. Equal: nothing was committed in between.
-//! - `lock`: the end of the log, while nobody may write to the tables. Exact for these tables.
+//! - `lock`: the end of the log, while nobody may write to the tables. Exact for these tables; and so is the executed set
+//!   that is read meanwhile: whoever wrote to them had given back the tables, and a server adds a GTID to the set before.
 //! - `own_row`: the end of the log, before a row of our own was committed behind it. Commits become visible in the order
 //!   of the log, so what is before that place is in the view. More may be: a lower bound.
 //!
@@ -39,6 +36,7 @@ use super::connection::{Session, Sets};
 use super::failure::Failure;
 use super::lock::TableLocks;
 use super::server::{self, Place};
+use super::snapshot_place::{self, Doubts};
 use crate::config::{MySql, Rung};
 
 const BEGIN: &str = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY";
@@ -55,6 +53,8 @@ pub(super) struct Opened {
     pub(super) sessions: Vec<Session>,
     pub(super) fence: Fence,
     pub(super) exact: bool,
+    /// Every transaction on the tables that is in the views, and none that is not; known under locks.
+    pub(super) gtids: Option<GtidSet>,
 }
 
 /// What one connection read around its snapshot.
@@ -79,34 +79,50 @@ pub(super) async fn open(
         sessions.push(Session::open(&config.server).await?);
     }
     match rung {
-        Rung::Snapshot | Rung::Gtid | Rung::LogStatus => agree(sessions, rung, epoch).await,
+        Rung::Snapshot => agree(sessions, rung, epoch, Some(Doubts::new(config))).await,
+        Rung::Gtid | Rung::LogStatus => agree(sessions, rung, epoch, None).await,
         Rung::Lock => locked(sessions, config, epoch).await,
         Rung::OwnRow => behind_own_row(sessions, config, epoch).await,
     }
 }
 
-/// Until all say the same.
-async fn agree(mut sessions: Vec<Session>, rung: Rung, epoch: u32) -> Result<Opened, Failure> {
+/// Until all say the same, and there is no doubt about it.
+async fn agree(
+    mut sessions: Vec<Session>,
+    rung: Rung,
+    epoch: u32,
+    mut doubts: Option<Doubts<'_>>,
+) -> Result<Opened, Failure> {
+    let mut round = 0;
     loop {
-        let mut last = None;
-        for _ in 0..ROUNDS {
-            let readings = read_all(&mut sessions, rung, epoch).await?;
-            let Some(first) = readings.first() else { break };
-            if first.exact && readings.iter().all(|reading| reading == first) {
-                return Ok(Opened { sessions, fence: first.fence.clone(), exact: true });
+        let readings = read_all(&mut sessions, rung, epoch).await?;
+        let (Some(first), Some(session)) = (readings.first(), sessions.first_mut()) else {
+            return Err(Failure::protocol("open a view without a connection"));
+        };
+        let agreed = first.exact && readings.iter().all(|reading| reading == first);
+        let is_last = readings.len() == 1 && round + 1 >= ROUNDS;
+        if agreed || is_last {
+            let believed = match &mut doubts {
+                Some(doubts) => doubts.believes(session, &first.fence).await?,
+                None => true,
+            };
+            if believed {
+                let fence = first.fence.clone();
+                return Ok(Opened { sessions, fence, exact: agreed, gtids: None });
             }
-            last = Some(first.clone());
-            tokio::time::sleep(PAUSE).await;
+        } else {
+            round += 1;
         }
-        if let ([_], Some(Reading { fence, .. })) = (sessions.as_slice(), last) {
-            return Ok(Opened { sessions, fence, exact: false });
+        if round >= ROUNDS {
+            round = 0;
+            let fewer = sessions.len().div_ceil(2);
+            tracing::warn!(
+                connections = fewer,
+                "the server commits too often for views with one content on more connections"
+            );
+            sessions.truncate(fewer);
         }
-        let fewer = sessions.len().div_ceil(2);
-        tracing::warn!(
-            connections = fewer,
-            "the server commits too often for views with one content on more connections"
-        );
-        sessions.truncate(fewer);
+        tokio::time::sleep(PAUSE).await;
     }
 }
 
@@ -126,66 +142,35 @@ async fn read_all(
     let mut readings = Vec::with_capacity(tasks.len());
     for (session, reading) in tasks.join_all().await {
         sessions.push(session);
-        readings.extend(reading?);
+        readings.push(reading?);
     }
     if rung == Rung::Snapshot {
-        // Load-bearing: one after the other.
-        for session in sessions {
-            readings.push(told_place(session, epoch).await?);
+        // Load-bearing: one after the other. Their answers come from one place of the server's.
+        for (session, reading) in sessions.iter_mut().zip(&mut readings) {
+            if let (true, Fence::Before(place)) = (reading.exact, &reading.fence) {
+                reading.exact = snapshot_place::is_at(session, *place).await?;
+            }
         }
     }
     Ok(readings)
 }
 
 /// Opens the snapshot, and reads what is read together with it.
-async fn read(session: &mut Session, rung: Rung, epoch: u32) -> Result<Option<Reading>, Failure> {
+async fn read(session: &mut Session, rung: Rung, epoch: u32) -> Result<Reading, Failure> {
     match rung {
         Rung::Snapshot => {
-            session.run("open a view", &format!("ROLLBACK; {BEGIN}")).await?;
-            Ok(None)
+            let (place, exact) = snapshot_place::open(session, BEGIN, epoch).await?;
+            Ok(Reading { fence: Fence::Before(place), exact })
         }
-        Rung::Gtid => read_gtids(session).await.map(Some),
-        Rung::LogStatus => read_log_status(session, epoch).await.map(Some),
+        Rung::Gtid => read_gtids(session).await,
+        Rung::LogStatus => read_log_status(session, epoch).await,
         Rung::Lock | Rung::OwnRow => {
             session.run("open a view", BEGIN).await?;
             let end = server::log_end(session).await?;
             let place = server::numbered(&end, epoch, "open a view")?;
-            Ok(Some(Reading { fence: Fence::Before(place), exact: true }))
+            Ok(Reading { fence: Fence::Before(place), exact: true })
         }
     }
-}
-
-/// How often a session asks for its place. Two or more answers that are wrong in the same way need as many monitors in
-/// the same microseconds, without a commit between.
-const ANSWERS: usize = 5;
-
-/// The place of the snapshot that the session has open; the lowest one that it was told where it was told several.
-async fn told_place(session: &mut Session, epoch: u32) -> Result<Reading, Failure> {
-    let what = "read the place of a view";
-    let statements = ["SHOW STATUS LIKE 'binlog_snapshot_%'"; ANSWERS].join("; ");
-    let sets = session.texts(what, &statements).await?;
-    let mut places = Vec::with_capacity(ANSWERS);
-    for rows in &sets {
-        places.push(place_of(rows, epoch, what)?);
-    }
-    let lowest = places.iter().min().copied().ok_or_else(|| server::not_a_place(what))?;
-    let exact = places.iter().all(|place| *place == lowest);
-    Ok(Reading { fence: Fence::Before(lowest), exact })
-}
-
-fn place_of(rows: &[Vec<Option<String>>], epoch: u32, what: &str) -> Result<Lsn, Failure> {
-    let value = |name: &str| {
-        let row = rows.iter().find(
-            |row| matches!(row.first(), Some(Some(found)) if found.eq_ignore_ascii_case(name)),
-        )?;
-        row.get(1)?.clone()
-    };
-    let file = value("Binlog_snapshot_file").filter(|file| !file.is_empty());
-    let offset = value("Binlog_snapshot_position").and_then(|text| text.parse().ok());
-    let (Some(file), Some(offset)) = (file, offset) else {
-        return Err(server::not_a_place(what));
-    };
-    server::numbered(&Place { file, offset }, epoch, what)
 }
 
 async fn read_gtids(session: &mut Session) -> Result<Reading, Failure> {
@@ -243,7 +228,7 @@ pub(super) fn gtids(sets: &Sets, set: usize, what: &str) -> Result<GtidSet, Fail
     })
 }
 
-fn cell(sets: &Sets, set: usize) -> Option<String> {
+pub(super) fn cell(sets: &Sets, set: usize) -> Option<String> {
     sets.get(set)?.first()?.first()?.clone()
 }
 
@@ -253,12 +238,13 @@ async fn locked(mut sessions: Vec<Session>, config: &MySql, epoch: u32) -> Resul
     let readings = read_all(&mut sessions, Rung::Lock, epoch).await?;
     let what = "open a view under the locks";
     let end = server::numbered(&locks.log_end().await?, epoch, what)?;
+    let gtids = locks.gtids().await?;
     locks.release().await?;
     // Other tables are written meanwhile: any of the places is right for the locked ones. The first is taken, so that
     // a change of another table is not taken for one that the views hold.
     let first = readings.into_iter().map(|reading| reading.fence).next();
     let fence = first.unwrap_or(Fence::Before(end));
-    Ok(Opened { sessions, fence, exact: true })
+    Ok(Opened { sessions, fence, exact: true, gtids })
 }
 
 async fn behind_own_row(
@@ -270,7 +256,7 @@ async fn behind_own_row(
     // Views of several connections could differ in what is between the place and the views.
     sessions.truncate(1);
     read_all(&mut sessions, Rung::OwnRow, epoch).await?;
-    Ok(Opened { sessions, fence: Fence::Before(place), exact: false })
+    Ok(Opened { sessions, fence: Fence::Before(place), exact: false, gtids: None })
 }
 
 /// Reads the end of the log, and commits a row of our own behind it.

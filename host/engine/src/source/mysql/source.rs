@@ -17,6 +17,7 @@ use super::failure::Failure;
 use super::note::Note;
 use super::pin::{self, Pin, PinError};
 use super::preflight;
+use super::prepared;
 use super::server;
 use super::stream::{self, Look, Notebook, Stream, StreamError};
 use super::view::{View, ViewError};
@@ -121,12 +122,7 @@ impl Source {
             SnapshotMode::Never => Mode::Never,
         };
         let notes = [&self.checkpoint, &self.pinned].into_iter().flatten();
-        let recorded_at = match recorded {
-            Recorded::At(at) => Some(at),
-            Recorded::Unkept | Recorded::Empty => None,
-        };
-        let used = notes.clone().map(|note| note.at).chain(recorded_at).map(Lsn::epoch).max();
-        let next_epoch = used.unwrap_or(0).saturating_add(1);
+        let next_epoch = next_epoch(notes.clone().map(|note| note.at), recorded);
         let at = notes.max_by_key(|note| note.at).map(|note| (note.at, Some(note)));
         let Look { continuity, epoch, first, .. } =
             stream::look(&self.config, at, next_epoch).await?;
@@ -159,12 +155,12 @@ impl Source {
         Ok(pin)
     }
 
-    /// Waits until everything before `from` is visible.
+    /// Waits until everything that starts before this is visible.
     ///
     /// # Errors
     /// When that takes longer than the pin may.
-    pub async fn settle(&self, from: Lsn) -> Result<Mark, PinError> {
-        pin::settle(&self.config, self.rung().await?, from, self.note_before(from)).await
+    pub async fn settle(&self, before: Lsn) -> Result<Mark, PinError> {
+        pin::settle(&self.config, self.rung().await?, before, self.note_before(before)).await
     }
 
     /// A view of now.
@@ -176,6 +172,10 @@ impl Source {
             PinError::Failure(failure) => failure,
             error => Failure::definite(error.to_string(), "`dovetail check` says more"),
         })?;
+        if rung == Rung::Snapshot {
+            // MariaDB commits a prepared transaction in its engine later than in the log.
+            prepared::let_end(&self.config).await?;
+        }
         let view =
             View::later(&self.config, rung, self.epoch, &wanted.tables, wanted.workers).await?;
         if !view.is_exact() {
@@ -196,10 +196,12 @@ impl Source {
         Ok(pin::choose(&self.config, &mut session).await?.rung)
     }
 
-    /// What has to be kept with this position.
+    /// What has to be kept with this position. At the pin, and until something behind it has been read, that is the pin's.
     pub fn note(&self, at: Lsn) -> Option<String> {
-        let pinned = self.pinned.as_ref().filter(|note| note.at == at).map(Note::to_text);
-        pinned.or_else(|| Some(self.notebook.as_ref()?.note(at).to_text()))
+        let read = self.notebook.as_ref().map(|notebook| notebook.note(at));
+        let at = read.as_ref().map_or(at, |note| note.at);
+        let pinned = self.pinned.as_ref().filter(|note| note.at == at);
+        pinned.or(read.as_ref()).map(Note::to_text)
     }
 
     /// Streams what starts at or after a position.
@@ -222,9 +224,35 @@ impl Source {
     }
 }
 
+/// Past every one that positions here or at the outlet are of. An outlet that is ahead of the checkpoint can be of a later
+/// one than the notes are, where a life ended between its first commit on another server and the checkpoint.
+fn next_epoch(noted: impl Iterator<Item = Lsn>, recorded: Recorded) -> u32 {
+    let recorded = match recorded {
+        Recorded::At(at) => Some(at),
+        Recorded::Unkept | Recorded::Empty => None,
+    };
+    let used = noted.chain(recorded).map(Lsn::epoch).max();
+    used.unwrap_or(0).saturating_add(1)
+}
+
 fn unreadable_note() -> Failure {
     Failure::definite(
         "the state's note of the source is not understood",
         "bring back the state directory as it was, or remove it and start anew to copy the tables again",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_epoch_is_past_those_of_the_notes_and_of_the_outlet() {
+        let at = |epoch| Lsn::binlog(epoch, 7, 4);
+        let next = |noted: &[u32], recorded| next_epoch(noted.iter().copied().map(at), recorded);
+        assert_eq!(next(&[0], Recorded::Unkept), 1);
+        assert_eq!(next(&[1, 0], Recorded::Empty), 2);
+        assert_eq!(next(&[1, 0], Recorded::At(at(0))), 2);
+        assert_eq!(next(&[1, 0], Recorded::At(at(2))), 3, "the outlet is ahead of the checkpoint");
+    }
 }

@@ -14,14 +14,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dovetail_core::batch::Closing;
-use dovetail_core::decode::binlog::transaction::{self, Builder};
-use dovetail_core::fence::Fence;
 use dovetail_core::position::Lsn;
-use dovetail_core::schema::TableName;
 use dovetail_core::seam::Continuity;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{self, Rung};
@@ -29,20 +25,18 @@ use crate::source::piece::Item;
 use crate::state::Saved;
 
 use super::connection::Session;
-use super::continuity::{Footprint, Gtids, Known, Log};
+use super::continuity::{Gtids, Log};
 use super::definition::Definitions;
-use super::dump::{Dump, Origin};
+
 use super::failure::Failure;
-use super::identity::Replica;
 use super::note::Note;
+use super::opening::{begin, known};
+use super::prepared::Asked;
 use super::reader::{self, Reader};
 use super::trail::Trail;
 use super::wire::Wire;
 
 pub use crate::source::postgres::failure::Cause;
-
-/// Rows of prepared XA transactions that are held at most. What holds more has been forgotten by its coordinator.
-const PREPARED_BYTES_MAX: usize = 64 << 20;
 
 /// Where a stream begins.
 #[derive(Debug, Clone, Copy)]
@@ -94,11 +88,12 @@ pub struct Notebook {
 }
 
 impl Notebook {
-    /// What to go on with from a position that was closed. None before it is asked for again.
-    pub fn note(&self, at: Lsn) -> Note {
+    /// What to go on with from a position, which may be of one before it. None before it is asked for again.
+    pub fn note(&self, position: Lsn) -> Note {
         let mut trail = self.trail.lock().unwrap_or_else(PoisonError::into_inner);
-        let (gtids, footprint) = trail.at(at);
-        self.note.clone().with(at, gtids, footprint)
+        let (at, gtids, footprint) = trail.at(position);
+        let note = self.note.clone().with(at, gtids, footprint);
+        Note { head: trail.head(), ..note }
     }
 }
 
@@ -108,6 +103,9 @@ pub struct Stream {
     items: mpsc::Receiver<Parcel>,
     /// What starts before was delivered.
     delivered_before: Lsn,
+    /// Where a stream that joins a pin begins to count. What starts before is read for prepared rows only, and a position
+    /// is not closed before that one.
+    pin: Lsn,
     notebook: Notebook,
     closing: CancellationToken,
     /// One task, the reader.
@@ -126,9 +124,16 @@ impl Stream {
         let mut wire = Wire::open(&source.server).await?;
         let log = Log::read(&mut wire, source.kind).await?;
         let (dump, builder, from) = begin(source, wire, &log, start).await?;
-        let gtids = start.note.map_or(Gtids::None, Note::committed);
-        let footprint = start.note.and_then(|note| note.footprint);
-        let trail = Arc::new(Mutex::new(Trail::new(gtids, footprint)));
+        let gtids = match start.note.and_then(|note| note.asked.as_ref()) {
+            // What is read again counts when it is read.
+            Some(Asked::Behind(set)) => Gtids::Set(set.clone()),
+            _ => start.note.map_or(Gtids::None, Note::committed),
+        };
+        // Events of another server's log are not looked for in this one.
+        let note = start.note.filter(|_| start.epoch == start.from.epoch());
+        let footprint = note.and_then(|note| note.footprint);
+        let head = note.and_then(|note| note.head);
+        let trail = Arc::new(Mutex::new(Trail::new(from, gtids, footprint, head)));
         let closing = CancellationToken::new();
         let (sender, items) = mpsc::channel(reader::ITEMS_WAITING);
         let definitions = Definitions::new(source.server.clone(), session);
@@ -143,7 +148,8 @@ impl Stream {
         let rung = start.note.map(|note| note.rung);
         let note = Note { server: log.server, ..Note::of(rung.unwrap_or(Rung::Lock)) };
         let notebook = Notebook { trail, note };
-        Ok(Self { items, delivered_before: Lsn::ZERO, notebook, closing, reader: tasks })
+        let pin = start.note.filter(|note| note.asked.is_some()).map_or(Lsn::ZERO, |note| note.at);
+        Ok(Self { items, delivered_before: pin, pin, notebook, closing, reader: tasks })
     }
 
     /// Leaves out what starts before a position. What is known beside positions is known at checkpoints, and an outlet may
@@ -160,7 +166,9 @@ impl Stream {
     pub async fn next(&mut self) -> Result<Item, StreamError> {
         // What was read before an error is in order and complete, so it comes first.
         while let Some((item, _permit)) = self.items.recv().await {
-            if let Some(item) = behind_delivered(item, self.delivered_before) {
+            let item = behind_pin(item, self.pin);
+            let item = item.and_then(|item| behind_delivered(item, self.delivered_before));
+            if let Some(item) = item {
                 return Ok(item);
             }
         }
@@ -188,6 +196,23 @@ impl Stream {
             Some(ended) => ended.expect("the reader does not panic"),
             None => Ok(()),
         }
+    }
+}
+
+/// What of an item belongs to the stream of a pin. Behind a transaction that was prepared before the pin, positions are
+/// closed before it; the pin itself is what may be saved then, with its own note.
+fn behind_pin(item: Item, pin: Lsn) -> Option<Item> {
+    let Item::Batch { mut events, closing } = item else { return Some(item) };
+    let all = events.len();
+    events.retain(|event| event.position.commit >= pin);
+    match closing {
+        Closing::Commit(position) if position < pin && events.is_empty() => None,
+        Closing::Commit(position) => {
+            let closing = Closing::Commit(position.max(pin));
+            Some(Item::Batch { events, closing })
+        }
+        _ if events.is_empty() && all > 0 => None,
+        closing => Some(Item::Batch { events, closing }),
     }
 }
 
@@ -257,165 +282,11 @@ pub async fn look(
     Ok(Look { continuity, epoch, first, end, server })
 }
 
-fn known(at: Lsn, note: Option<&Note>) -> Known {
-    let server = note.and_then(|note| note.server.clone());
-    Known { at, server, gtids: note.map_or(Gtids::None, Note::committed) }
-}
-
-/// A dump that stands at the position.
-async fn begin(
-    source: &config::MySql,
-    mut wire: Wire,
-    log: &Log,
-    start: Start<'_>,
-) -> Result<(Dump, Builder, Lsn), StreamError> {
-    let plan = plan(log, start)?;
-    let folds_names = folds_names(&mut wire).await?;
-    let replica = Replica::choose(&mut wire, source.server_id).await?;
-    let mut dump = Dump::begin(wire, source.kind, &replica, &plan.origin).await?;
-    let mut builder = Builder::new(transaction::Start {
-        from: plan.from,
-        captured: source.tables.iter().map(|table| fold(table, folds_names)).collect(),
-        folds_names,
-        prepared_bytes_max: PREPARED_BYTES_MAX,
-        view: plan.view,
-    });
-    if let Some(passed) = plan.passed {
-        pass(&mut dump, &mut builder, plan.from, passed).await?;
-    }
-    Ok((dump, builder, plan.from))
-}
-
-/// How a stream is asked for.
-#[derive(Debug, PartialEq, Eq)]
-struct Plan {
-    origin: Origin,
-    from: Lsn,
-    /// Events before the position come first.
-    passed: Option<Passed>,
-    /// The set of a pin that is a lower bound: what is in it is in every view.
-    view: Option<Fence>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Passed {
-    /// One, which has to be this one.
-    Known(Footprint),
-    /// All of the file, whatever they are.
-    Any,
-}
-
-fn plan(log: &Log, start: Start<'_>) -> Result<Plan, StreamError> {
-    let Start { from, note, epoch } = start;
-    let lost = |reason| StreamError::Lost { from, reason };
-    let known = known(from, note);
-    let gtids = &known.gtids;
-    match log.judge(&known) {
-        Continuity::Same => {}
-        Continuity::Elsewhere if epoch > from.epoch() => {
-            let origin =
-                behind(gtids).ok_or_else(|| lost("nothing is known beside its position"))?;
-            return Ok(Plan { origin, from: Lsn::binlog(epoch, 0, 0), passed: None, view: None });
-        }
-        // It was another one when the pipeline looked; the next attempt looks again.
-        Continuity::Elsewhere => {
-            return Err(Failure::transient(
-                "open the log: the connection leads to another server than a moment ago",
-                "it is tried again",
-            )
-            .into());
-        }
-        Continuity::Purged => return Err(lost("it has removed the log of some of them")),
-        Continuity::Behind => return Err(lost("it lacks transactions that have been read")),
-        Continuity::Diverged => {
-            return Err(lost("it has other transactions than those that have been read"));
-        }
-        Continuity::Reset => return Err(lost("its log was reset, or put back from a backup")),
-    }
-    let footprint = note.and_then(|note| note.footprint);
-    let is_lower_bound = note.is_some_and(|note| note.rung == Rung::Gtid) && footprint.is_none();
-    // Even where the server would find the set: the position says from where on the log was promised to be there.
-    let place = log.place(from).ok_or_else(|| lost("it has removed the log of some of them"))?;
-    if let (Gtids::Set(set), true) = (gtids, is_lower_bound) {
-        let view = Some(Fence::Gtids(set.clone()));
-        return Ok(Plan { origin: Origin::Gtids(set.clone()), from, passed: None, view });
-    }
-    let known = footprint.and_then(|known| Some((log.place(known.start)?, known)));
-    let (place, passed) = match known {
-        Some((place, known)) => (place, Some(Passed::Known(known))),
-        None => {
-            let is_beyond = u32::try_from(place.offset).is_err();
-            (place, is_beyond.then_some(Passed::Any))
-        }
-    };
-    Ok(Plan { origin: Origin::Place(place), from, passed, view: None })
-}
-
-/// Everything but these.
-fn behind(gtids: &Gtids) -> Option<Origin> {
-    match gtids {
-        Gtids::None => None,
-        Gtids::Set(set) => Some(Origin::Gtids(set.clone())),
-        Gtids::State(state) => Some(Origin::State(state.clone())),
-    }
-}
-
-/// Reads up to the position, and looks at the event before it.
-async fn pass(
-    dump: &mut Dump,
-    builder: &mut Builder,
-    from: Lsn,
-    passed: Passed,
-) -> Result<(), StreamError> {
-    let other = || StreamError::Lost {
-        from,
-        reason: "its log there is not the one that was read; it was reset, or is damaged",
-    };
-    loop {
-        let event = match timeout(reader::SILENCE, dump.event()).await {
-            Ok(Ok(event)) => event,
-            // There is such a place, but no event begins there.
-            Ok(Err(Failure::Definite { source, .. })) if reader::is_fatal(source.as_ref()) => {
-                return Err(other());
-            }
-            Ok(Err(failure)) => return Err(failure.into()),
-            Err(_) => return Err(reader::silent().into()),
-        };
-        let start = builder.at();
-        builder.pass_over(&event).map_err(|_| other())?;
-        if !reader::is_in_the_log(&event) || builder.at() < from {
-            continue;
-        }
-        let is_it = match passed {
-            Passed::Known(known) => known.start == start && known.is_of(&event),
-            Passed::Any => true,
-        };
-        return if is_it && builder.at() == from { Ok(()) } else { Err(other()) };
-    }
-}
-
-/// Whether names of tables are kept in lower case.
-async fn folds_names(wire: &mut Wire) -> Result<bool, Failure> {
-    let query = "SELECT @@GLOBAL.lower_case_table_names";
-    let rows = wire.query("read lower_case_table_names", query).await?;
-    let setting = rows.into_iter().flatten().next().flatten();
-    Ok(setting.is_some_and(|setting| setting != "0"))
-}
-
-fn fold(table: &TableName, folds_names: bool) -> TableName {
-    let mut table = table.clone();
-    if folds_names {
-        table.namespace = table.namespace.to_lowercase();
-        table.name = table.name.to_lowercase();
-    }
-    table
-}
-
 #[cfg(test)]
 mod tests {
     use dovetail_core::change::{Change, Event};
     use dovetail_core::position::Position;
-    use dovetail_core::schema::{Relation, RelationId};
+    use dovetail_core::schema::{Relation, RelationId, TableName};
 
     use super::*;
 
@@ -434,6 +305,25 @@ mod tests {
             change: Change::Truncate { relation: Arc::clone(&relation) },
         };
         Item::Batch { events: offsets.iter().map(event).collect(), closing }
+    }
+
+    #[test]
+    fn what_starts_before_a_pin_is_read_for_prepared_rows_only() {
+        let left = |item| match behind_pin(item, at(100)) {
+            Some(Item::Batch { events, closing }) => {
+                let offset = |event: &Event| event.position.commit.offset();
+                Some((events.iter().map(offset).collect::<Vec<_>>(), closing))
+            }
+            _ => None,
+        };
+        let commit = |offset| Closing::Commit(at(offset));
+        assert_eq!(left(batch(&[40, 90], commit(95))), None);
+        assert_eq!(left(batch(&[90], Closing::Open)), None);
+        // Behind one that is still prepared.
+        assert_eq!(left(batch(&[90, 100, 120], commit(60))), Some((vec![100, 120], commit(100))));
+        assert_eq!(left(batch(&[120], commit(130))), Some((vec![120], commit(130))));
+        assert_eq!(left(batch(&[], commit(130))), Some((vec![], commit(130))));
+        assert_eq!(left(batch(&[120], Closing::Open)), Some((vec![120], Closing::Open)));
     }
 
     #[test]

@@ -27,9 +27,12 @@ const WAITING_MAX: usize = 1 << 16;
 
 #[derive(Debug)]
 pub(super) struct Trail {
-    /// At the latest position that was asked for.
+    /// What follows is known of this position: the latest one at or before what was asked for.
+    end: Lsn,
     gtids: Gtids,
     footprint: Option<Footprint>,
+    /// The latest event at or before it that is known; a position that a heartbeat closed has no footprint of its own.
+    known: Option<Footprint>,
     /// Behind that one, in order.
     stretches: VecDeque<Stretch>,
     /// Not closed yet: transactions up to a position.
@@ -45,9 +48,15 @@ struct Stretch {
 }
 
 impl Trail {
-    /// At the position that the stream begins at.
-    pub(super) fn new(gtids: Gtids, footprint: Option<Footprint>) -> Self {
-        Self { gtids, footprint, stretches: VecDeque::new(), waiting: VecDeque::new() }
+    /// At the position that the stream begins at; `head` is what is known instead of a footprint.
+    pub(super) fn new(
+        end: Lsn,
+        gtids: Gtids,
+        footprint: Option<Footprint>,
+        head: Option<Footprint>,
+    ) -> Self {
+        let (stretches, waiting) = (VecDeque::new(), VecDeque::new());
+        Self { end, gtids, footprint, known: footprint.or(head), stretches, waiting }
     }
 
     /// A transaction has ended at `end`. Without GTIDs there is nothing to keep.
@@ -80,13 +89,23 @@ impl Trail {
         }
     }
 
-    /// What belongs to a position. None before it is asked for again.
-    pub(super) fn at(&mut self, position: Lsn) -> (&Gtids, Option<Footprint>) {
+    /// What is known at or before a position, and at which one. None before it is asked for again.
+    ///
+    /// They differ where an outlet is ahead of the checkpoint: its position is saved before the log has been read up to
+    /// there. An event before another position would be taken for a log that was reset.
+    pub(super) fn at(&mut self, position: Lsn) -> (Lsn, &Gtids, Option<Footprint>) {
         while let Some(stretch) = self.stretches.pop_front_if(|stretch| stretch.end <= position) {
+            self.end = stretch.end;
             self.gtids.add(&stretch.gtids);
             self.footprint = stretch.footprint;
+            self.known = stretch.footprint.or(self.known);
         }
-        (&self.gtids, self.footprint)
+        (self.end, &self.gtids, self.footprint)
+    }
+
+    /// What is known instead, where that position has no footprint.
+    pub(super) fn head(&self) -> Option<Footprint> {
+        self.known.filter(|_| self.footprint.is_none())
     }
 }
 
@@ -130,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_position_gets_what_was_committed_before_it() {
-        let mut trail = Trail::new(set("1-10"), None);
+        let mut trail = Trail::new(lsn(1000), set("1-10"), None, None);
         for number in 11..=15 {
             let gtid = format!("{UUID}:{number}").parse().unwrap();
             trail.commit(lsn(number * 100), &TransactionId::Gtid(gtid));
@@ -138,34 +157,46 @@ mod tests {
                 trail.close(lsn(number * 100), footprint(number * 100 - 31));
             }
         }
-        assert_eq!(trail.at(lsn(1000)), (&set("1-10"), None));
-        assert_eq!(trail.at(lsn(1100)), (&set("1-11"), footprint(1069)));
-        assert_eq!(trail.at(lsn(1250)), (&set("1-11"), footprint(1069)));
-        assert_eq!(trail.at(lsn(9999)), (&set("1-15"), footprint(1469)));
+        assert_eq!(trail.at(lsn(1000)), (lsn(1000), &set("1-10"), None));
+        assert_eq!(trail.at(lsn(1100)), (lsn(1100), &set("1-11"), footprint(1069)));
+        assert_eq!(trail.at(lsn(1250)), (lsn(1100), &set("1-11"), footprint(1069)));
+        assert_eq!(trail.at(lsn(9999)), (lsn(1500), &set("1-15"), footprint(1469)));
         assert!(trail.stretches.is_empty());
     }
 
     #[test]
     fn mariadb_keeps_the_latest_of_each_domain() {
-        let mut trail = Trail::new(Gtids::State("0-1-10".parse().unwrap()), None);
+        let mut trail = Trail::new(lsn(200), Gtids::State("0-1-10".parse().unwrap()), None, None);
         for (end, gtid) in [(300, "0-1-11"), (400, "5-2-1"), (500, "0-2-12")] {
             trail.commit(lsn(end), &TransactionId::MariaDb(gtid.parse().unwrap()));
         }
         trail.close(lsn(500), None);
-        assert_eq!(trail.at(lsn(500)).0, &Gtids::State("0-2-12,5-2-1".parse().unwrap()));
+        assert_eq!(trail.at(lsn(500)).1, &Gtids::State("0-2-12,5-2-1".parse().unwrap()));
     }
 
     #[test]
     fn without_gtids_there_is_a_footprint() {
-        let mut trail = Trail::new(Gtids::None, None);
+        let mut trail = Trail::new(lsn(400), Gtids::None, None, None);
         trail.commit(lsn(500), &TransactionId::Place(lsn(400)));
         trail.close(lsn(500), footprint(469));
-        assert_eq!(trail.at(lsn(500)), (&Gtids::None, footprint(469)));
+        assert_eq!(trail.at(lsn(500)), (lsn(500), &Gtids::None, footprint(469)));
+    }
+
+    #[test]
+    fn a_position_without_a_footprint_has_the_latest_event_before_it() {
+        let mut trail = Trail::new(lsn(4), Gtids::None, None, footprint(126));
+        assert_eq!((trail.at(lsn(4)).2, trail.head()), (None, footprint(126)));
+        trail.close(lsn(500), None);
+        trail.close(lsn(600), footprint(569));
+        trail.close(lsn(700), None);
+        assert_eq!((trail.at(lsn(500)).2, trail.head()), (None, footprint(126)));
+        assert_eq!((trail.at(lsn(600)).2, trail.head()), (footprint(569), None));
+        assert_eq!((trail.at(lsn(700)).2, trail.head()), (None, footprint(569)));
     }
 
     #[test]
     fn what_ended_behind_an_open_xa_transaction_waits() {
-        let mut trail = Trail::new(set("1-10"), None);
+        let mut trail = Trail::new(lsn(1000), set("1-10"), None, None);
         for number in 11..=14 {
             let gtid = format!("{UUID}:{number}").parse().unwrap();
             trail.commit(lsn(number * 100), &TransactionId::Gtid(gtid));
@@ -173,14 +204,14 @@ mod tests {
             trail.close(lsn((number * 100).min(1150)), None);
         }
         assert_eq!(trail.stretches.len(), 2);
-        assert_eq!(trail.at(lsn(1150)).0, &set("1-11"));
+        assert_eq!(trail.at(lsn(1150)).1, &set("1-11"));
         trail.close(lsn(1400), None);
-        assert_eq!(trail.at(lsn(1400)).0, &set("1-14"));
+        assert_eq!(trail.at(lsn(1400)).1, &set("1-14"));
     }
 
     #[test]
     fn too_many_that_wait_are_closed_together() {
-        let mut trail = Trail::new(set("1-10"), None);
+        let mut trail = Trail::new(lsn(1000), set("1-10"), None, None);
         let many = u64::try_from(WAITING_MAX).unwrap() + 5;
         for number in 11..11 + many {
             let gtid = format!("{UUID}:{number}").parse().unwrap();
@@ -189,8 +220,8 @@ mod tests {
         assert_eq!(trail.waiting.len(), WAITING_MAX);
         let last = 10 + many;
         trail.close(lsn((last - 1) * 100), None);
-        assert_eq!(trail.at(lsn(last * 100)).0, &set(&format!("1-{}", last - 6)));
+        assert_eq!(trail.at(lsn(last * 100)).1, &set(&format!("1-{}", last - 6)));
         trail.close(lsn(last * 100), None);
-        assert_eq!(trail.at(lsn(last * 100)).0, &set(&format!("1-{last}")));
+        assert_eq!(trail.at(lsn(last * 100)).1, &set(&format!("1-{last}")));
     }
 }

@@ -73,7 +73,6 @@ pub struct View {
     sessions: Vec<Session>,
     tables: Vec<Table>,
     fence: Option<Fence>,
-    exact: bool,
     horizon: Lsn,
     opened_micros: i64,
 }
@@ -116,7 +115,8 @@ impl View {
         epoch: u32,
         tables: &[TableName],
     ) -> Result<Self, ViewError> {
-        let Opened { mut sessions, fence, exact } = opened;
+        let Opened { mut sessions, fence, exact, .. } = opened;
+        let fence = if exact { fence } else { fence.at_least() };
         let what = "open a view";
         let Some(first) = sessions.first_mut() else {
             return Err(Failure::protocol("a view without a connection").into());
@@ -131,7 +131,7 @@ impl View {
         };
         // Load-bearing: behind the hold, so that they are the view's.
         let tables = catalog::tables(first, tables).await?;
-        Ok(Self { config, sessions, tables, fence: Some(fence), exact, horizon, opened_micros })
+        Ok(Self { config, sessions, tables, fence: Some(fence), horizon, opened_micros })
     }
 
     /// What the view contains; `None` for the pin's own, in which nothing of the stream is.
@@ -142,7 +142,7 @@ impl View {
     /// Whether the fence is all that the view contains. Where it is not, a change that committed before the horizon and
     /// is not inside the fence may be in the rows already.
     pub fn is_exact(&self) -> bool {
-        self.exact
+        self.fence.as_ref().is_none_or(Fence::is_exact)
     }
 
     /// Every transaction that the view contains starts in the log before this position.

@@ -33,6 +33,9 @@ const PACKET_BYTES_MAX: usize = (1 << 30) + (1 << 24);
 /// Where the length of an event stands, behind a packet's header and the byte that says that it is one.
 const EVENT_LENGTH_AT: usize = HEADER_BYTES + 1 + 9;
 
+/// Where its type stands.
+const EVENT_KIND_AT: usize = HEADER_BYTES + 1 + 4;
+
 /// First bytes of what a server sends.
 pub(super) mod head {
     pub(crate) const OK: u8 = 0x00;
@@ -163,25 +166,13 @@ impl Wire {
 
     /// The next packet if all of it has been read.
     pub(super) fn buffered_packet(&mut self) -> Result<Option<Bytes>, Failure> {
-        while let Some((length, sequence)) = header(&self.input) {
-            let total = HEADER_BYTES + length;
+        while let Some(piece) = self.buffered_piece()? {
+            let length = piece.len();
             if self.pieces.len() + length > PACKET_BYTES_MAX {
                 return Err(malformed());
             }
-            if self.input.len() < total {
-                return Ok(None);
-            }
-            if sequence != self.sequence {
-                return Err(Failure::transient(
-                    "read from the server: packets are missing",
-                    "the connection is made anew",
-                ));
-            }
-            self.sequence = self.sequence.wrapping_add(1);
-            let mut piece = self.input.split_to(total);
-            piece.advance(HEADER_BYTES);
             if self.pieces.is_empty() && length < PIECE_BYTES_MAX {
-                return Ok(Some(piece.freeze()));
+                return Ok(Some(piece));
             }
             if self.pieces.is_empty() {
                 // Once, and not by doubling: the largest event would take four times its size.
@@ -194,6 +185,31 @@ impl Wire {
             }
         }
         Ok(None)
+    }
+
+    /// The next piece if all of it has been read. One that [is full](is_full) is followed by another one of its packet.
+    pub(super) fn buffered_piece(&mut self) -> Result<Option<Bytes>, Failure> {
+        let Some((length, sequence)) = header(&self.input) else { return Ok(None) };
+        let total = HEADER_BYTES + length;
+        if self.input.len() < total {
+            return Ok(None);
+        }
+        if sequence != self.sequence {
+            return Err(Failure::transient(
+                "read from the server: packets are missing",
+                "the connection is made anew",
+            ));
+        }
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut piece = self.input.split_to(total);
+        piece.advance(HEADER_BYTES);
+        Ok(Some(piece.freeze()))
+    }
+
+    /// Whether an event of this type comes next, in pieces.
+    pub(super) fn begins_in_pieces(&self, kind: u8) -> bool {
+        let is_full = header(&self.input).is_some_and(|(length, _)| length == PIECE_BYTES_MAX);
+        is_full && self.pieces.is_empty() && self.input.get(EVENT_KIND_AT) == Some(&kind)
     }
 
     /// Length of the event that comes next or is under way, as far as known. Not yet checked.
@@ -260,6 +276,11 @@ impl Wire {
             _ => Err(malformed()),
         }
     }
+}
+
+/// Whether another piece of the packet follows.
+pub(super) fn is_full(piece: &[u8]) -> bool {
+    piece.len() == PIECE_BYTES_MAX
 }
 
 /// A length off the front.

@@ -23,7 +23,10 @@ impl Builder {
         start: Lsn,
     ) -> Result<Option<Step>, Error> {
         match decoded {
-            LogEvent::Format(_) => self.end_file()?,
+            LogEvent::Format(_) => {
+                self.end_file()?;
+                return Ok(self.passed(header));
+            }
             LogEvent::Rotate { file, offset } => {
                 self.end_file()?;
                 let is_next = self.place.rotate(file, offset, header.is_logged())?;
@@ -33,10 +36,8 @@ impl Builder {
                 let is_ahead = !self.is_open() && self.place.forward(file, offset, is_whole)?;
                 return Ok(is_ahead.then(|| self.closed(None)));
             }
-            // A file may end behind its head, and no heartbeat says again where the log is known to be.
             LogEvent::PreviousGtids(_) | LogEvent::GtidList(_) | LogEvent::Nothing => {
-                let goes_on = header.is_logged() && !self.is_open();
-                return Ok(goes_on.then(|| self.closed(None)));
+                return Ok(self.passed(header));
             }
             LogEvent::MySqlGtid(gtid) => {
                 let transaction =
@@ -64,6 +65,12 @@ impl Builder {
             }
         }
         Ok(None)
+    }
+
+    /// What stands between transactions ends nothing, but the log is read up to there: behind a restart of the server
+    /// there may be nothing else in a file for days, while the files before it are removed.
+    fn passed(&self, header: &Header) -> Option<Step> {
+        (header.is_logged() && !self.is_open()).then(|| self.closed(None))
     }
 
     fn outside(&self, what: &'static str) -> Result<(), Error> {

@@ -3,7 +3,7 @@
 use super::super::connection::{Session, Version};
 use super::super::failure::Failure;
 use super::super::server::Settings;
-use super::Finding;
+use super::{Finding, account};
 
 /// Names of columns in the log came with these, and what else the engine asks for.
 const MYSQL_MIN: (u16, u16, u16) = (8, 0, 1);
@@ -59,7 +59,30 @@ pub(super) async fn inspect(
             "positions are of this server alone: when another one takes over, the tables have to be copied again",
         ));
     }
+    prepared(session, findings).await?;
     statements(session, settings, findings).await
+}
+
+/// XA transactions, which the pin waits for.
+async fn prepared(session: &mut Session, findings: &mut Vec<Finding>) -> Result<(), Failure> {
+    match super::super::prepared::list(session).await? {
+        Some(0) => {}
+        Some(count) => findings.push(Finding::warning(
+            format!("{count} XA transactions are prepared"),
+            "a pin waits until none is; commit them or roll them back (XA RECOVER names them)",
+        )),
+        None => {
+            let account = account(session).await?;
+            findings.push(
+                Finding::note(
+                    "the account may not see prepared XA transactions",
+                    "one that is prepared while the pin is taken stops the pipeline when it is committed",
+                )
+                .fix(format!("GRANT XA_RECOVER_ADMIN ON *.* TO {account}")),
+            );
+        }
+    }
+    Ok(())
 }
 
 fn format(settings: &Settings, findings: &mut Vec<Finding>) {
@@ -80,7 +103,7 @@ fn format(settings: &Settings, findings: &mut Vec<Finding>) {
         findings.push(
             Finding::warning(
                 format!("binlog_row_image is {}", found("binlog_row_image")),
-                "columns that an update does not touch are not in the log and arrive as unavailable",
+                "what an update does not touch, and defaults that an insert takes, are not in the log and arrive as unavailable",
             )
             .fix("SET GLOBAL binlog_row_image = 'FULL'"),
         );

@@ -69,6 +69,16 @@ async fn facts(session: &mut Session, name: &TableName) -> Result<Option<Facts>,
 
 /// Whether it is a table that can be captured.
 fn judge(table: &TableName, facts: &Facts, findings: &mut Vec<Finding>) -> bool {
+    if facts.kind == catalog::VERSIONED {
+        findings.push(
+            Finding::error(
+                format!("table {table} is versioned by the system"),
+                "its older rows stay in it and are logged among the others, where they would be taken for newer ones; leave it out of the configuration, or take its versioning, and with it its history, away",
+            )
+            .fix(format!("ALTER TABLE {} DROP SYSTEM VERSIONING", quote_table(table))),
+        );
+        return false;
+    }
     if facts.kind != "BASE TABLE" {
         findings.push(Finding::error(
             format!("{table} is a {}", facts.kind.to_lowercase()),

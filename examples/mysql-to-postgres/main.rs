@@ -1,0 +1,312 @@
+//! Shows that a table which is moved from MySQL to PostgreSQL arrives whole, while it is written to, over a kill in the
+//! scan and another one in the stream.
+//!
+//! The comparison at the end lets each server print its own rows. `--corrupt` changes one row of the copy first; then it
+//! has to fail.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use dovetail_tests::content::{Content, of_mysql, of_postgres};
+use dovetail_tests::engine::{Engine, program};
+use dovetail_tests::mysql::{self, execute};
+use dovetail_tests::postgres::{self, PASSWORD, cache};
+use dovetail_tests::wait::until;
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, Value};
+use serde::Deserialize;
+use tokio::task::JoinSet;
+use tokio_postgres::Client;
+
+const WRITERS: u32 = 2;
+/// Long enough for a slow disk.
+const PATIENCE: Duration = Duration::from_secs(300);
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/mysql-to-postgres");
+
+#[tokio::main]
+async fn main() -> Result<ExitCode> {
+    let mut corrupt = false;
+    for argument in std::env::args().skip(1) {
+        match argument.as_str() {
+            "--corrupt" => corrupt = true,
+            other => bail!("{other}: there is --corrupt"),
+        }
+    }
+    let installed = mysql::Version::installed()?;
+    let wanted = mysql::Version::MySql9_7;
+    let version = if installed.contains(&wanted) { wanted } else { mysql::Version::MariaDb10_11 };
+    let source = mysql::Server::start(version)?;
+    let target = postgres::Server::start(postgres::Version::V15)?;
+    let cities = load(&source).await?;
+    println!("mysql-to-postgres: {version} on port {}, {cities} cities", source.port());
+
+    let pipeline = Pipeline::lay_out(&source, &target)?;
+    let writers = Writers::start(&source, cities);
+    let client = target.connect().await?;
+    let killed = pipeline.kill_and_resume(&client, cities, &writers).await?;
+    let changes = writers.stop().await?;
+    pipeline.catch_up(&source).await?;
+
+    if corrupt {
+        let query = "UPDATE world.cities SET name = name || '!' WHERE id = (SELECT max(id) FROM world.cities)";
+        ensure!(client.execute(query, &[]).await? == 1, "no row to change");
+        println!(
+            "mysql-to-postgres: one row of the copy was changed by hand; the comparison must fail now"
+        );
+    }
+    let there = of_mysql(&mut source.connect().await?, "world.cities").await?;
+    let copy = of_postgres(&client, "world.cities").await?;
+    let differences = as_postgres_prints(&there).differences(&copy);
+    if !differences.is_empty() {
+        println!("{differences}mysql-to-postgres: source and copy differ");
+        return Ok(ExitCode::FAILURE);
+    }
+    println!(
+        "mysql-to-postgres: {} rows and {changes} changes from {version}, killed and resumed {killed} time(s), \
+         MySQL == PostgreSQL",
+        copy.len()
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+#[derive(Debug, Deserialize)]
+struct City {
+    name: String,
+    lat: String,
+    lng: String,
+    country: String,
+}
+
+/// Creates and fills `world.cities`, and makes the account of the pipeline; the number of rows.
+async fn load(source: &mysql::Server) -> Result<u64> {
+    let file = cache()?.join("cities/cities.json");
+    let text = fs::read_to_string(&file)
+        .with_context(|| format!("read {} (tests/install cities brings it)", file.display()))?;
+    let cities: Vec<City> = serde_json::from_str(&text).context("cities")?;
+    let mut connection = source.connect().await?;
+    let create = "CREATE TABLE world.cities (id bigint PRIMARY KEY, name varchar(200) NOT NULL, latitude decimal(9,5), \
+                      longitude decimal(9,5), country char(2), size enum('hamlet','town','it''s huge') NOT NULL DEFAULT 'town', \
+                      visited tinyint(1), edits int unsigned NOT NULL DEFAULT 0, edited_at datetime(6))";
+    execute(&mut connection, &["CREATE DATABASE world", create]).await?;
+    let mut id = 0_u64;
+    for some in cities.chunks(2_000) {
+        let places = vec!["(?, ?, ?, ?, ?)"; some.len()].join(", ");
+        let mut values: Vec<Value> = Vec::with_capacity(some.len() * 5);
+        for city in some {
+            id += 1;
+            values.push(id.into());
+            values.extend([&city.name, &city.lat, &city.lng, &city.country].map(Value::from));
+        }
+        let insert = format!(
+            "INSERT INTO world.cities (id, name, latitude, longitude, country) VALUES {places}"
+        );
+        connection.exec_drop(insert, values).await?;
+    }
+    let account = fs::read_to_string(Path::new(FOLDER).join("account.sql"))?;
+    for statement in account.replace("PASSWORD", PASSWORD).split(";\n") {
+        if !statement.trim().is_empty() {
+            connection.query_drop(statement).await.context("make the account")?;
+        }
+    }
+    Ok(id)
+}
+
+/// Sessions that change cities until they are stopped, and count the rows that they changed.
+#[derive(Debug)]
+struct Writers {
+    stop: Arc<AtomicBool>,
+    changes: Arc<AtomicU64>,
+    tasks: JoinSet<Result<()>>,
+}
+
+impl Writers {
+    fn start(source: &mysql::Server, cities: u64) -> Self {
+        let (stop, changes) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let mut tasks = JoinSet::new();
+        for number in 0..WRITERS {
+            let options = source.options_for("root", PASSWORD);
+            let (stop, changes) = (stop.clone(), changes.clone());
+            tasks.spawn(async move {
+                write(Conn::new(options).await?, number, cities, &stop, &changes).await
+            });
+        }
+        Self { stop, changes, tasks }
+    }
+
+    /// Waits until `count` more rows are changed.
+    async fn advance(&self, count: u64) -> Result<()> {
+        let goal = self.changes.load(Ordering::Relaxed) + count;
+        until(format!("{count} more changes"), PATIENCE, async || {
+            Ok((self.changes.load(Ordering::Relaxed) >= goal).then_some(()))
+        })
+        .await
+    }
+
+    async fn stop(mut self) -> Result<u64> {
+        self.stop.store(true, Ordering::Relaxed);
+        while let Some(ended) = self.tasks.join_next().await {
+            ended.context("a writer panicked")??;
+        }
+        Ok(self.changes.load(Ordering::Relaxed))
+    }
+}
+
+async fn write(
+    mut connection: Conn,
+    number: u32,
+    cities: u64,
+    stop: &AtomicBool,
+    changes: &AtomicU64,
+) -> Result<()> {
+    // Without locks on gaps, so that the writers do not wait for each other.
+    connection.query_drop("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED").await?;
+    let mut random = fastrand::Rng::with_seed(u64::from(number));
+    let mut pace = tokio::time::interval(Duration::from_millis(2));
+    let cities = i64::try_from(cities)?;
+    while !stop.load(Ordering::Relaxed) {
+        pace.tick().await;
+        connection.query_drop("BEGIN").await?;
+        let mut changed = 0;
+        for _ in 0..random.u8(1..8) {
+            // Each writer has ids of its own.
+            let writers = i64::from(WRITERS);
+            let id = random.i64(0..cities / writers) * writers + i64::from(number);
+            let statement = match random.u8(..20) {
+                0 => "DELETE FROM world.cities WHERE id = ?",
+                1 => "INSERT IGNORE INTO world.cities (id, name) VALUES (?, 'Newtown')",
+                2 => "UPDATE IGNORE world.cities SET id = -id WHERE id = ?",
+                _ => {
+                    "UPDATE world.cities SET edits = edits + 1, edited_at = now(6), size = 1 + edits % 3, \
+                         visited = NOT coalesce(visited, FALSE) WHERE id = ?"
+                }
+            };
+            connection.exec_drop(statement, (id,)).await?;
+            changed += connection.affected_rows();
+        }
+        connection.query_drop("COMMIT").await?;
+        changes.fetch_add(changed, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// The pipeline in a folder of its own.
+#[derive(Debug)]
+struct Pipeline {
+    directory: tempfile::TempDir,
+    ports: [u16; 2],
+}
+
+impl Pipeline {
+    fn lay_out(source: &mysql::Server, target: &postgres::Server) -> Result<Self> {
+        let directory = tempfile::Builder::new().prefix("dovetail-mysql-to-postgres-").tempdir()?;
+        let mut text = fs::read_to_string(Path::new(FOLDER).join("pipeline.yaml"))?;
+        if source.version().is_mariadb() {
+            text = text.replace("  mysql:", "  mariadb:");
+        }
+        fs::write(directory.path().join("pipeline.yaml"), text)?;
+        Ok(Self { directory, ports: [source.port(), target.port()] })
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Result<Command> {
+        let mut command = Command::new(program()?);
+        command.args(arguments).arg("--config").arg(self.file("pipeline.yaml"));
+        command
+            .env("MOVING_MYSQL_PORT", self.ports[0].to_string())
+            .env("MOVING_POSTGRES_PORT", self.ports[1].to_string())
+            .env("MOVING_PASSWORD", PASSWORD);
+        Ok(command)
+    }
+
+    fn start(&self) -> Result<Engine> {
+        Engine::start(self.command(&["run"])?, &self.file("engine.log"))
+    }
+
+    fn status(&self) -> Result<serde_json::Value> {
+        let output = self.command(&["status", "--format", "json"])?.output()?;
+        serde_json::from_slice(&output.stdout).context("what `dovetail status` prints")
+    }
+
+    /// Kills the engine in the middle of the scan and once more in the stream; how often.
+    async fn kill_and_resume(&self, copy: &Client, cities: u64, writers: &Writers) -> Result<u32> {
+        let mut engine = self.start()?;
+        let half = until("half of the scan", PATIENCE, async || {
+            engine.must_run()?;
+            let rows = rows(copy).await?;
+            Ok((rows >= cities / 2).then_some(rows))
+        });
+        let half = half.await.with_context(|| engine.log())?;
+        engine.kill()?;
+        ensure!(half < cities * 9 / 10, "the scan was over before the engine could be killed");
+        println!("mysql-to-postgres: kill -9 with {half} of {cities} rows in the copy");
+
+        let mut engine = self.start()?;
+        println!(
+            "mysql-to-postgres: resumed; the table is scanned again, with the pin where it was"
+        );
+        let streaming = until("the engine to stream", PATIENCE, async || {
+            engine.must_run()?;
+            let status = self.status()?;
+            let tables = status["tables"].as_array().context("tables")?;
+            Ok(tables.iter().all(|table| table["scan"] == "done").then_some(()))
+        });
+        streaming.await.with_context(|| engine.log())?;
+        writers.advance(2_000).await?;
+        engine.must_run()?;
+        engine.kill()?;
+        println!("mysql-to-postgres: kill -9 while changes are streamed");
+        writers.advance(2_000).await?;
+        Ok(2)
+    }
+
+    /// Starts the engine once more, until it has delivered everything.
+    async fn catch_up(&self, source: &mysql::Server) -> Result<()> {
+        let mut engine = self.start()?;
+        println!("mysql-to-postgres: resumed");
+        let end = source.log_end().await?;
+        let reached = until(format!("the checkpoint to be at {end}"), PATIENCE, async || {
+            engine.must_run()?;
+            let status = self.status()?;
+            let checkpoint = status["checkpoint"].as_str().context("a checkpoint")?;
+            let checkpoint: dovetail_core::position::Lsn = checkpoint.parse()?;
+            let checkpoint = (checkpoint.number(), checkpoint.offset());
+            Ok((checkpoint >= (end.file, end.offset)).then_some(()))
+        });
+        reached.await.with_context(|| engine.log())?;
+        let log = engine.log();
+        let code = engine.terminate().await?;
+        ensure!(code == 0 || code == 143, "exit code {code} after SIGTERM: {log}");
+        Ok(())
+    }
+}
+
+/// Rows of the copy that are visible now; 0 while there is no table yet.
+async fn rows(copy: &Client) -> Result<u64> {
+    let there = copy.query_one("SELECT to_regclass('world.cities') IS NOT NULL", &[]).await?;
+    if !there.get::<_, bool>(0) {
+        return Ok(0);
+    }
+    let rows: i64 = copy.query_one("SELECT count(*) FROM world.cities", &[]).await?.get(0);
+    Ok(u64::try_from(rows)?)
+}
+
+/// MySQL prints all six digits of a fraction.
+fn as_postgres_prints(source: &Content) -> Content {
+    let mut content = Content::default();
+    for (row, count) in source.rows() {
+        let mut row = row.clone();
+        if let Some(Some(text)) = row.get_mut("edited_at") {
+            *text = text.trim_end_matches('0').trim_end_matches('.').to_owned();
+        }
+        (0..count).for_each(|_| content.insert(row.clone()));
+    }
+    content
+}
