@@ -68,7 +68,8 @@ fn second_of_day(timestamp: &str) -> Option<f64> {
     Some(next()? * 3_600.0 + next()? * 60.0 + next()?)
 }
 
-fn cpu_seconds(pid: u32) -> Result<f64> {
+/// User and system time of a process so far.
+pub(crate) fn cpu_seconds(pid: u32) -> Result<f64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     // The second field is the name in parentheses, and may hold anything; user and system time are 14 and 15.
     let (_, fields) = stat.rsplit_once(')').context("read the times of the engine")?;

@@ -1,8 +1,10 @@
-//! What the engine costs, measured against PostgreSQL's own programs. See README.md beside this file.
+//! What the engine costs, measured against the servers' own programs. See README.md beside this file.
 
 mod bed;
+mod binlog;
 mod figure;
 mod life;
+mod mysql;
 mod scan;
 mod stream;
 
@@ -15,16 +17,46 @@ pub(crate) struct Sizes {
     pub(crate) stream_rows: u64,
     /// Of one row each, which cost the server three times as much.
     pub(crate) small_rows: u64,
+    pub(crate) binlog_rows: u64,
+    pub(crate) mysql_scan_rows: u64,
+    /// Of one transaction.
+    pub(crate) mysql_transaction_rows: u64,
     pub(crate) repetitions: u32,
 }
 
 impl Sizes {
-    const USUAL: Self =
-        Self { scan_rows: 10_000_000, stream_rows: 1_000_000, small_rows: 200_000, repetitions: 3 };
+    const USUAL: Self = Self {
+        scan_rows: 10_000_000,
+        stream_rows: 1_000_000,
+        small_rows: 200_000,
+        binlog_rows: 1_000_000,
+        mysql_scan_rows: 10_000_000,
+        mysql_transaction_rows: 5_000_000,
+        repetitions: 3,
+    };
 
     /// Too little to mean anything: proves that everything still runs.
-    const SMOKE: Self =
-        Self { scan_rows: 20_000, stream_rows: 20_000, small_rows: 1_000, repetitions: 1 };
+    const SMOKE: Self = Self {
+        scan_rows: 20_000,
+        stream_rows: 20_000,
+        small_rows: 1_000,
+        binlog_rows: 20_000,
+        mysql_scan_rows: 20_000,
+        mysql_transaction_rows: 20_000,
+        repetitions: 1,
+    };
+
+    fn of(rows: u64) -> Self {
+        Self {
+            scan_rows: rows,
+            stream_rows: rows,
+            small_rows: rows,
+            binlog_rows: rows,
+            mysql_scan_rows: rows,
+            mysql_transaction_rows: rows,
+            ..Self::USUAL
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -32,16 +64,29 @@ enum Group {
     Scan,
     Stream,
     StreamSmall,
+    Binlog,
+    MySqlScan,
+    MySqlTransaction,
 }
 
 impl Group {
-    const ALL: [Self; 3] = [Self::Scan, Self::Stream, Self::StreamSmall];
+    const ALL: [Self; 6] = [
+        Self::Scan,
+        Self::Stream,
+        Self::StreamSmall,
+        Self::Binlog,
+        Self::MySqlScan,
+        Self::MySqlTransaction,
+    ];
 
     fn name(self) -> &'static str {
         match self {
             Self::Scan => "scan",
             Self::Stream => "stream",
             Self::StreamSmall => "stream_small",
+            Self::Binlog => "binlog",
+            Self::MySqlScan => "mysql_scan",
+            Self::MySqlTransaction => "mysql_transaction",
         }
     }
 
@@ -50,6 +95,9 @@ impl Group {
             Self::Scan => &scan::FIGURES,
             Self::Stream => &stream::FIGURES,
             Self::StreamSmall => &stream::FIGURES_OF_SMALL,
+            Self::Binlog => &binlog::FIGURES,
+            Self::MySqlScan => &mysql::FIGURES_OF_SCAN,
+            Self::MySqlTransaction => &mysql::FIGURES_OF_TRANSACTION,
         }
     }
 
@@ -58,6 +106,9 @@ impl Group {
             Self::Scan => scan::run(sizes).await,
             Self::Stream => stream::run(sizes).await,
             Self::StreamSmall => stream::run_small(sizes).await,
+            Self::Binlog => binlog::run(sizes).await,
+            Self::MySqlScan => mysql::scan(sizes).await,
+            Self::MySqlTransaction => mysql::transaction(sizes).await,
         }
     }
 
@@ -85,8 +136,8 @@ impl Arguments {
             match argument.as_str() {
                 "--smoke" => sizes = Sizes::SMOKE,
                 "--rows" => {
-                    let rows = u64::from(number()?);
-                    (sizes.scan_rows, sizes.stream_rows, sizes.small_rows) = (rows, rows, rows);
+                    let repetitions = sizes.repetitions;
+                    sizes = Sizes { repetitions, ..Sizes::of(u64::from(number()?)) };
                 }
                 "--repetitions" => sizes.repetitions = number()?.max(1),
                 name if Group::ALL.iter().any(|group| group.is_named(name)) => {

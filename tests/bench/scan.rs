@@ -8,7 +8,7 @@ use dovetail_tests::postgres::Server;
 
 use crate::Sizes;
 use crate::bed::{Bed, COLUMNS};
-use crate::figure::{median, print, print_raw, say};
+use crate::figure::{greatest, median, print, print_raw, say};
 use crate::life::until_caught_up;
 
 pub(crate) const FIGURES: [&str; 4] =
@@ -53,7 +53,7 @@ pub(crate) async fn run(sizes: &Sizes) -> Result<()> {
     print("scan_vs_copy", median(ratios), "ratio");
     print("scan_rows_per_s", median(speeds), "rows/s");
     print("scan_cpu_s_per_million", median(cpu), "s");
-    print("scan_peak_rss_mb", peaks.into_iter().fold(0.0, f64::max), "MB");
+    print("scan_peak_rss_mb", greatest(peaks), "MB");
     Ok(())
 }
 

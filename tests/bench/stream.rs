@@ -10,7 +10,7 @@ use dovetail_tests::engine::Setup;
 
 use crate::Sizes;
 use crate::bed::{Bed, COLUMNS};
-use crate::figure::{median, print, print_raw, say};
+use crate::figure::{greatest, median, print, print_raw, say};
 use crate::life::{Life, until_caught_up};
 
 pub(crate) const FIGURES: [&str; 4] = [
@@ -34,7 +34,7 @@ enum Changes {
 pub(crate) async fn run(sizes: &Sizes) -> Result<()> {
     let changes = Changes::Large(sizes.stream_rows);
     let peaks = measure("stream", changes, sizes.repetitions).await?;
-    print("stream_peak_rss_mb", peaks.into_iter().fold(0.0, f64::max), "MB");
+    print("stream_peak_rss_mb", greatest(peaks), "MB");
     Ok(())
 }
 

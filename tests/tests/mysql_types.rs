@@ -256,8 +256,15 @@ async fn run(connection: &mut Conn, statements: &str) -> Result<()> {
         .with_context(|| statements.chars().take(2_000).collect::<String>())
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SecondReader {
+    Asked,
+    /// `mariadb-binlog` ends without a word at some forms of the log.
+    Fails,
+}
+
 /// T1 to T6, T8, T9.
-async fn every_value_of_the_corpus(options: Options) -> Result<()> {
+async fn every_value_of_the_corpus(options: Options, reader: SecondReader) -> Result<()> {
     let version = Version::under_test();
     let server = Server::start_with(version, options)?;
     let corpus = Corpus::load(Dialect::MySql)?;
@@ -288,7 +295,11 @@ async fn every_value_of_the_corpus(options: Options) -> Result<()> {
     let mut by_table: BTreeMap<&str, Vec<&Line>> = BTreeMap::new();
     lines.iter().for_each(|line| by_table.entry(&line.table).or_default().push(line));
     let mut printed: BTreeMap<String, Vec<Row>> = BTreeMap::new();
-    for row in server.printed_rows("binlog.000002")? {
+    let rows = match reader {
+        SecondReader::Asked => server.printed_rows("binlog.000002")?,
+        SecondReader::Fails => Vec::new(),
+    };
+    for row in rows {
         printed.entry(row.table.clone()).or_default().push(row);
     }
     let sqlite = rusqlite::Connection::open(setup.replica_file())?;
@@ -302,7 +313,7 @@ async fn every_value_of_the_corpus(options: Options) -> Result<()> {
         compared += subject.check_lines(&lines).context("the lines").with_context(what)?;
         let replica = table.replace('.', "__");
         subject.check_sqlite(&sqlite, &replica).context("the replica").with_context(what)?;
-        if is_printed(subject, version) {
+        if reader == SecondReader::Asked && is_printed(subject, version) {
             let rows = printed.remove(table).unwrap_or_default();
             let found = check_printed(subject, &stored, &rows);
             images += found.context("the second reader").with_context(what)?;
@@ -312,19 +323,81 @@ async fn every_value_of_the_corpus(options: Options) -> Result<()> {
     let values: usize = series.iter().map(|series| series.cases.len()).sum();
     println!("{values} values in {} tables, {compared} lines, {images} images", subjects.len());
     ensure!(values >= 500, "only {values} values");
-    ensure!(images >= 5_000, "only {images} images of the second reader");
+    ensure!(
+        images >= 5_000 || reader == SecondReader::Fails,
+        "only {images} images of the second reader"
+    );
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn scan_and_stream_and_second_reader_give_every_value_of_the_corpus() -> Result<()> {
-    every_value_of_the_corpus(hostile()).await
+    every_value_of_the_corpus(hostile(), SecondReader::Asked).await
 }
 
 /// The catalog knows what the log does not say.
 #[tokio::test(flavor = "multi_thread")]
 async fn minimal_metadata_gives_the_same_values() -> Result<()> {
-    every_value_of_the_corpus(hostile().set("binlog-row-metadata", "MINIMAL")).await
+    let options = hostile().set("binlog-row-metadata", "MINIMAL");
+    every_value_of_the_corpus(options, SecondReader::Asked).await
+}
+
+/// Tables that were made long ago hold times in another form, which the log has as well.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_old_forms_of_times_give_the_same_values() -> Result<()> {
+    if !Version::under_test().is_mariadb() {
+        return Ok(());
+    }
+    let options = hostile().set("mysql56-temporal-format", "OFF");
+    every_value_of_the_corpus(options, SecondReader::Fails).await
+}
+
+/// T1: a number of the log is the label that it was when it was written.
+#[tokio::test(flavor = "multi_thread")]
+async fn labels_are_those_of_their_time() -> Result<()> {
+    let server = Server::start_with(Version::under_test(), hostile())?;
+    let mut connection = plain_session(&server).await?;
+    let statements = [
+        "CREATE DATABASE corpus",
+        "CREATE TABLE corpus.labels (id int PRIMARY KEY, e enum('a','b'), s set('a','b'))",
+        "INSERT INTO corpus.labels VALUES (1, 'a', 'a,b')",
+    ];
+    execute(&mut connection, &statements).await?;
+    let setup = Setup::mysql("labels", &server, &["corpus.labels"])?.to_file();
+    let mut engine = setup.run()?;
+    setup.mysql_caught_up(&mut engine, &server).await?;
+    engine.terminate().await?;
+    let alter = |more: &str| {
+        format!(
+            "ALTER TABLE corpus.labels MODIFY e enum({more}'a','b'), MODIFY s set({more}'a','b')"
+        )
+    };
+    let statements = [
+        "INSERT INTO corpus.labels VALUES (2, 'b', 'b')",
+        &alter("'z',"),
+        "INSERT INTO corpus.labels VALUES (3, 'b', 'z,b')",
+        "UPDATE corpus.labels SET e = 'z' WHERE id = 1",
+    ];
+    execute(&mut connection, &statements).await?;
+    let mut engine = setup.run()?;
+    setup.mysql_caught_up(&mut engine, &server).await?;
+    execute(&mut connection, &[&alter("'y','z',"), "DELETE FROM corpus.labels WHERE id = 3"])
+        .await?;
+    setup.mysql_caught_up(&mut engine, &server).await?;
+
+    let row = |id: u32, e: &str, s: &str| json!({ "id": id, "e": e, "s": s }).as_object().cloned();
+    let lines = lines::read(&setup.lines_file())?;
+    let said: Vec<_> =
+        lines.iter().map(|line| (line.op.as_str(), &line.before, &line.after)).collect();
+    let expected = [
+        ("read", &None, &row(1, "a", "a,b")),
+        ("insert", &None, &row(2, "b", "b")),
+        ("insert", &None, &row(3, "b", "z,b")),
+        ("update", &row(1, "a", "a,b"), &row(1, "z", "a,b")),
+        ("delete", &row(3, "b", "z,b"), &None),
+    ];
+    assert_eq!(said, expected);
+    Ok(())
 }
 
 /// L12: what the server computes and what `SELECT *` hides are columns like others.

@@ -22,6 +22,10 @@ pub(super) const MARIADB_11: [&[u8]; 2] =
 pub(super) const COMMON: [(&[u8], Flavor); 3] =
     [(MYSQL[0], Flavor::MySql), (MARIADB[0], Flavor::MariaDb), (MARIADB_11[0], Flavor::MariaDb)];
 
+/// Every file with checksums.
+const CHECKSUMMED: [&[u8]; 6] =
+    [MYSQL[0], MYSQL[1], MARIADB[0], MARIADB[1], MARIADB_11[0], MARIADB_11[1]];
+
 /// The events of a file.
 pub(super) fn events(file: &[u8]) -> Vec<Bytes> {
     let mut events = Vec::new();
@@ -181,17 +185,17 @@ proptest! {
     /// Without checksums, so that what is mutated reaches the decoders behind them.
     #[test]
     fn no_mutation_makes_a_decoder_panic_or_loop(
-        choice in 0..900_usize,
+        choice in 0..1_800_usize,
         mutations in proptest::collection::vec((any::<u16>(), any::<u8>()), 0..6),
         cut in any::<u16>(),
     ) {
-        let all = events(COMMON[choice % 3].0);
+        let all = events(CHECKSUMMED[choice % 6]);
         let mut decoder = Decoder::default();
         let mut description = all[0].to_vec();
         let algorithm = description.len() - 5;
         description[algorithm] = 0;
         decoder.decode(&description.into()).unwrap();
-        let mut event = all[1 + choice / 3 % (all.len() - 1)].to_vec();
+        let mut event = all[1 + choice / 6 % (all.len() - 1)].to_vec();
         event.truncate(event.len() - 4);
         for (place, byte) in mutations {
             let length = event.len();
@@ -222,10 +226,10 @@ proptest! {
     /// Rows of one server under the mutated descriptions of another included.
     #[test]
     fn no_mutation_makes_the_stream_panic_or_loop(
-        choice in 0..3_usize,
+        choice in 0..6_usize,
         mutations in proptest::collection::vec((any::<u32>(), any::<u8>()), 1..8),
     ) {
-        let mut log = events(COMMON[choice].0);
+        let mut log = events(CHECKSUMMED[choice]);
         let mut description = log[0].to_vec();
         let algorithm = description.len() - 5;
         description[algorithm] = 0;
