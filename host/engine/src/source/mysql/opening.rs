@@ -70,10 +70,15 @@ async fn compare_with_pin(
     };
     let before = note.footprint.filter(|_| note.asked.is_some());
     for (known, reason) in [
-        (note.head, "its log is not the one that was read; it was reset, or put back from a backup"),
+        (
+            note.head,
+            "its log is not the one that was read; it was reset, or put back from a backup",
+        ),
         (before, "its log there is not the one of the pin; it was reset, or is damaged"),
     ] {
-        let Some(known) = known.filter(|known| known.start.epoch() == start.epoch) else { continue };
+        let Some(known) = known.filter(|known| known.start.epoch() == start.epoch) else {
+            continue;
+        };
         let Some(place) = log.place(known.start) else { continue };
         match event::event_at(source, place).await? {
             Some(event) if known.is_of(&event) => {}
