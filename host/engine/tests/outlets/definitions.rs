@@ -6,7 +6,8 @@ use dovetail::outlet::Error;
 use dovetail_core::schema::{Column, Initial, Relation};
 use dovetail_core::value::{Row, Value};
 
-use crate::subject::{Place, Subject, texts, try_write, write};
+use crate::subject::{Place, Subject, try_write, write};
+use crate::text::texts;
 use crate::world::*;
 
 fn with(columns: Vec<Column>) -> Arc<Relation> {

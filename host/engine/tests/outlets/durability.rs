@@ -8,7 +8,8 @@ use dovetail_core::change::Change;
 use dovetail_core::position::Lsn;
 use dovetail_core::seam::Recorded;
 
-use crate::subject::{Place, Subject, texts, write};
+use crate::subject::{Place, Subject, write};
+use crate::text::texts;
 use crate::world::*;
 
 fn commits(landed: &[Landed]) -> Vec<Lsn> {

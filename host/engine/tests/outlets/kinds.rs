@@ -7,7 +7,8 @@ use dovetail::outlet::{Error, Outlet};
 use dovetail_core::schema::{Column, Initial, Kind, Relation};
 use dovetail_core::value::{Row, TemporalSpecial, Value};
 
-use crate::subject::{Place, Subject, origin_of, texts, try_write, write};
+use crate::subject::{Place, Subject, origin_of, try_write, write};
+use crate::text::texts;
 use crate::world::*;
 
 fn zero(text: &str) -> Value {

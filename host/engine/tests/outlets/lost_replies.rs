@@ -8,7 +8,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-use crate::subject::{Place, Subject, origin, texts, try_write, write};
+use crate::subject::{Place, Subject, origin, try_write, write};
+use crate::text::texts;
 use crate::world::*;
 
 /// Where the connection is cut: the client's COMMIT never arrives, or the server's answer to it.

@@ -8,5 +8,6 @@ mod mysql;
 mod refusals;
 mod rows;
 mod subject;
+mod text;
 mod values;
 mod world;

@@ -9,7 +9,8 @@ use dovetail_core::schema::{Column, Initial, Relation};
 use dovetail_core::seam::Recorded;
 use dovetail_core::value::{Row, TemporalSpecial, Value};
 
-use crate::subject::{Place, Subject, texts, try_write, write};
+use crate::subject::{Place, Subject, try_write, write};
+use crate::text::texts;
 use crate::world::*;
 
 async fn subjects() -> Vec<Subject> {

@@ -10,7 +10,8 @@ use dovetail_core::position::{Lsn, Position};
 use dovetail_core::seam::Recorded;
 use dovetail_core::value::Row;
 
-use crate::subject::{Place, Subject, origin, texts, try_write, write};
+use crate::subject::{Place, Subject, origin, try_write, write};
+use crate::text::texts;
 use crate::world::*;
 
 fn definite<T: std::fmt::Debug>(result: Result<T, Error>, words: &str) {

@@ -1,6 +1,7 @@
 //! Folding what the outlet received gives the source's rows.
 
-use crate::subject::{Place, Subject, texts, try_write, write};
+use crate::subject::{Place, Subject, try_write, write};
+use crate::text::texts;
 use crate::world::*;
 use dovetail::outlet::Error;
 use dovetail_core::seam::Recorded;

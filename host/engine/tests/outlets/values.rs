@@ -5,7 +5,8 @@ use dovetail_core::schema::{Column, Kind, Relation};
 use dovetail_core::value::{Row, TemporalSpecial, Value};
 use std::sync::Arc;
 
-use crate::subject::{Place, Subject, printed, texts, write};
+use crate::subject::{Place, Subject, write};
+use crate::text::{printed, texts};
 use crate::world::*;
 
 /// The type of a column, and values for it. Every variant of `Value` is among them.

@@ -65,3 +65,11 @@ impl ToSql for Text<'_> {
 
     to_sql_checked!();
 }
+
+pub(super) fn texts<'a>(values: impl IntoIterator<Item = &'a Value>) -> Vec<Text<'a>> {
+    values.into_iter().map(Text).collect()
+}
+
+pub(super) fn arrays<'a>(rows: &'a [&'a Row], columns: &[usize]) -> Vec<Texts<'a>> {
+    columns.iter().map(|&column| Texts { rows, column }).collect()
+}

@@ -10,7 +10,7 @@ use dovetail_core::schema::{Initial, Relation, RelationId, TableName};
 use dovetail_core::value::{Row, Value};
 use tokio_postgres::types::ToSql;
 
-use super::array::{Text, Texts};
+use super::array::{Text, arrays, texts};
 use super::ledger;
 use super::server::Server;
 use super::statements::{Place, Table};
@@ -495,12 +495,4 @@ impl Replica {
 
 fn of<'a>(row: &'a Row, columns: &[usize]) -> impl Iterator<Item = &'a Value> {
     columns.iter().map(|&column| row.get(column).unwrap_or(&Value::Unavailable))
-}
-
-fn texts<'a>(values: impl IntoIterator<Item = &'a Value>) -> Vec<Text<'a>> {
-    values.into_iter().map(Text).collect()
-}
-
-fn arrays<'a>(rows: &'a [&'a Row], columns: &[usize]) -> Vec<Texts<'a>> {
-    columns.iter().map(|&column| Texts { rows, column }).collect()
 }
