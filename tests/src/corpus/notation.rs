@@ -46,6 +46,8 @@ pub(super) fn case(dialect: Dialect, kind: Kind, line: &str) -> Result<Case> {
 fn written(kind: Kind, text: &str, value: &Value) -> String {
     match (kind, value) {
         (_, Value::TemporalSpecial(_)) => text.to_owned(),
+        (_, Value::Int(number)) => number.to_string(),
+        (_, Value::Uint(number)) => number.to_string(),
         (_, Value::Decimal(number)) => number.to_string(),
         (Kind::Time | Kind::Timestamp | Kind::TimestampTz, _) => {
             let shortest = match text.contains('.') {
