@@ -29,11 +29,12 @@ async fn start() -> Result<(Server, Conn)> {
     Ok((server, connection))
 }
 
-async fn lines_reach(setup: &Setup, lines: usize) -> Result<()> {
-    until(format!("{lines} lines"), PATIENCE, async || {
+async fn lines_reach(setup: &Setup, engine: &mut Engine, lines: usize) -> Result<()> {
+    let reached = until(format!("{lines} lines"), PATIENCE, async || {
+        engine.must_run()?;
         Ok((lines::read(&setup.lines_file())?.len() >= lines).then_some(()))
-    })
-    .await
+    });
+    reached.await.with_context(|| engine.log())
 }
 
 fn another_life(setup: &Setup, lives: &mut Lives, engine: Engine) -> Result<Engine> {
@@ -56,7 +57,7 @@ async fn a_statement_of_many_rows_is_repeated_from_where_it_was_cut() -> Result<
         let rows: Vec<_> = (0..10).map(|row| format!("({}, 'x')", delivered * 10 + row)).collect();
         let insert = format!("INSERT INTO t VALUES {}", rows.join(", "));
         execute(&mut connection, &[&insert]).await?;
-        lines_reach(&setup, before + delivered).await?;
+        lines_reach(&setup, &mut engine, before + delivered).await?;
         engine = another_life(&setup, &mut lives, engine)?;
     }
     setup.mysql_caught_up(&mut engine, &server).await?;
@@ -84,7 +85,7 @@ async fn interleaved_transactions_come_one_after_the_other_in_the_order_of_their
         execute(&mut first, &[&insert(2)]).await?;
         execute(&mut second, &[&insert(3), "COMMIT"]).await?;
         execute(&mut first, &["COMMIT"]).await?;
-        lines_reach(&setup, before + round).await?;
+        lines_reach(&setup, &mut engine, before + round).await?;
         engine = another_life(&setup, &mut lives, engine)?;
     }
     setup.mysql_caught_up(&mut engine, &server).await?;
@@ -138,7 +139,7 @@ async fn a_transaction_of_many_batches_is_never_half_forgotten() -> Result<()> {
         let before = lines::read(&setup.lines_file())?.len();
         let insert = format!("INSERT INTO t {NUMBERS} SELECT {} + i, 'x' FROM n", round * 25_000);
         execute(&mut connection, &[&insert]).await?;
-        lines_reach(&setup, before + round * 7_000 + 1).await?;
+        lines_reach(&setup, &mut engine, before + round * 7_000 + 1).await?;
         engine = another_life(&setup, &mut lives, engine)?;
     }
     setup.mysql_caught_up(&mut engine, &server).await?;

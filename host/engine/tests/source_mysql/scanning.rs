@@ -248,12 +248,13 @@ async fn odd_names_zero_dates_and_hidden_columns_are_read() -> Result<()> {
         .await?;
         let config = config(&server, &["a`b. 表"]);
         let mut rows = scan(view(&config).await?, 1).await?.remove("a`b. 表").context("rows")?;
-        rows.sort_by_key(|row| format!("{:?}", row[2]));
+        // The workers' chunks arrive in any order.
+        rows.sort_by_key(|row| format!("{row:?}"));
         let literal = |text: &str| Value::TemporalSpecial(TemporalSpecial::Literal(text.into()));
         let expected = [
+            vec![Value::Date(18_321), Value::Int(7), Value::Int(2020)],
             vec![literal("0000-00-00"), Value::Int(7), Value::Int(0)],
             vec![literal("2020-00-00"), Value::Int(7), Value::Int(2020)],
-            vec![Value::Date(18_321), Value::Int(7), Value::Int(2020)],
         ];
         assert_eq!(rows, expected, "{version}");
     }
