@@ -89,6 +89,8 @@ impl Server {
 
     fn initialised(version: Version, installation: Installation, options: Options) -> Result<Self> {
         let directory = tempfile::Builder::new().prefix("dovetail-mysql-").tempdir()?;
+        // Of its own: a MariaDB that starts removes the temporary tables of all others that share it.
+        fs::create_dir(directory.path().join("tmp"))?;
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let server = Self { version, installation, directory, port, options, process: None };
         let status = Command::new("cp")
@@ -133,7 +135,9 @@ impl Server {
         }
         let mut settings: Vec<_> =
             settings.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-        for (name, file) in [("datadir", "data"), ("socket", "socket"), ("pid-file", "pid")] {
+        let files =
+            [("datadir", "data"), ("tmpdir", "tmp"), ("socket", "socket"), ("pid-file", "pid")];
+        for (name, file) in files {
             settings.push((name.to_owned(), path(file)));
         }
         if self.options.tls {
