@@ -1,10 +1,11 @@
 //! Logging in, and what a session is set to.
 
 use anyhow::{Context, Result};
-use dovetail::config::{MySqlServer, Secret, SslMode, Tls};
+use dovetail::config::{MySql, MySqlServer, Secret, SslMode, Tls};
 use dovetail::source::mysql::connection::Session;
+use dovetail::source::mysql::stream;
 use dovetail_tests::mysql::{Options, Server, Version, execute};
-use dovetail_tests::postgres::PASSWORD;
+use dovetail_tests::postgres::{PASSWORD, cache};
 
 use super::{server, source};
 
@@ -68,11 +69,18 @@ async fn every_sslmode_means_what_it_says() -> Result<()> {
 #[tokio::test]
 async fn the_usual_ways_to_log_in_work_and_a_wrong_password_is_definite() -> Result<()> {
     for version in Version::installed()? {
-        let (server, mut root) = server(version, Options::default().with_tls()).await?;
-        let plugins: &[&str] = match version.is_mariadb() {
-            true => &["mysql_native_password"],
-            false => &["caching_sha2_password"],
+        let mut options = Options::default().with_tls();
+        let plugins: &[&str] = match version {
+            Version::MariaDb10_11 => {
+                let folder = cache()?.join("mariadb-10.11-plugins");
+                options = options.set("plugin-dir", &folder.display().to_string());
+                options = options.set("plugin-load-add", "auth_ed25519");
+                &["mysql_native_password", "ed25519"]
+            }
+            Version::MariaDb11_8 => &["mysql_native_password"],
+            Version::MySql9_7 => &["caching_sha2_password"],
         };
+        let (server, mut root) = server(version, options).await?;
         for plugin in plugins {
             let user = format!("by_{plugin}");
             let create = match version.is_mariadb() {
@@ -81,10 +89,15 @@ async fn the_usual_ways_to_log_in_work_and_a_wrong_password_is_definite() -> Res
                 ),
                 false => format!("CREATE USER {user} IDENTIFIED WITH {plugin} BY '{PASSWORD}'"),
             };
-            execute(&mut root, &[&create]).await?;
+            let grant = format!("GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {user}");
+            execute(&mut root, &[&create, &grant]).await?;
+            let captured = source(&server);
             for mode in [SslMode::Require, SslMode::Disable] {
                 let server = MySqlServer { user: user.clone(), ..with_tls(&server, mode, false) };
                 Session::open(&server).await.with_context(|| format!("{version} {plugin}"))?;
+                let captured = MySql { server: server.clone(), ..captured.clone() };
+                let look = stream::look(&captured, None, 1).await;
+                look.with_context(|| format!("{version} {plugin}, the log's connection"))?;
                 let password = Some(Secret::new("wrong".into()));
                 let refused = Session::open(&MySqlServer { password, ..server }).await;
                 let refused = refused.map(|_| ()).expect_err("a wrong password");
