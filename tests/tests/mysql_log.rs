@@ -205,6 +205,34 @@ async fn a_truncate_is_a_barrier() -> Result<()> {
     setup.mysql_lines_equal(&server, T).await
 }
 
+/// Other rows under the name: which they are is not in the log.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_that_gets_another_name_stops_the_pipeline_until_it_is_scanned_again() -> Result<()>
+{
+    let first = [FIRST[0], FIRST[1], "CREATE TABLE beside (id int PRIMARY KEY)"];
+    let both = ["shop.t", "shop.beside"];
+    let (server, mut connection, mut setup, engine) =
+        start(Options::default(), &first, &both).await?;
+    let statements = [
+        "CREATE TABLE other LIKE t",
+        "INSERT INTO other VALUES (7, 'seven', NULL)",
+        "RENAME TABLE t TO old, other TO t",
+        "INSERT INTO t VALUES (8, 'eight', NULL)",
+    ];
+    execute(&mut connection, &statements).await?;
+    let (code, log) = ended(engine).await?;
+    assert_eq!(code, DEFINITE, "{log}");
+    assert!(log.contains("shop.t was renamed"), "{log}");
+    let kind = if Version::under_test().is_mariadb() { "mariadb" } else { "mysql" };
+    for tables in [&both[1..], &both[..]] {
+        setup.change(&format!("/source/{kind}/tables"), serde_json::json!(tables));
+        let mut engine = setup.run()?;
+        setup.mysql_caught_up(&mut engine, &server).await?;
+        engine.terminate().await?;
+    }
+    setup.mysql_lines_equal(&server, &both).await
+}
+
 /// L11.
 #[tokio::test(flavor = "multi_thread")]
 async fn tags_and_domains_are_told_apart() -> Result<()> {

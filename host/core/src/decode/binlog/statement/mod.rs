@@ -216,7 +216,8 @@ impl<'a> Parser<'a> {
     fn alter(mut self) -> Statement {
         const DDL: Statement = Statement::Ddl { begins: false };
         self.accept("ONLINE");
-        self.accept("IGNORE");
+        // MariaDB's: rows that a new unique key does not allow are removed.
+        let is_ignoring = self.accept("IGNORE");
         if !self.accept("TABLE") {
             return DDL;
         }
@@ -225,7 +226,7 @@ impl<'a> Parser<'a> {
         self.wait();
         let mut depth = 0_usize;
         let mut before = None;
-        let mut is_unlogged = false;
+        let mut is_unlogged = is_ignoring;
         let mut renamed = None;
         let mut tables = vec![table.clone()];
         while let Some(token) = self.tokens.next() {

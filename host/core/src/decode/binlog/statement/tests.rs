@@ -96,6 +96,12 @@ fn tables_that_change_their_name() {
 }
 
 #[test]
+fn a_new_key_that_removes_rows_is_not_logged() {
+    let text = "ALTER IGNORE TABLE t ADD UNIQUE (v)";
+    assert_eq!(of(text), Statement::Unlogged(vec![table("t")]));
+}
+
+#[test]
 fn other_definitions_change_no_rows() {
     for text in [
         "ALTER TABLE t ADD COLUMN a int DEFAULT (1)",

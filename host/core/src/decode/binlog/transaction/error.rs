@@ -45,6 +45,11 @@ pub enum Error {
     )]
     Unlogged { table: TableName },
     #[error(
+        "{table} was renamed, or another table was given its name: which rows it has now is not in the log. Take it out of \
+         `tables` and start; then put it back, to have the table that has the name now scanned"
+    )]
+    Renamed { table: TableName },
+    #[error(
         "the transaction that starts at {start} is rolled back in the log, behind changes of captured tables; avoid writing \
          tables with and without transactions in one, and scan the tables again in a new pipeline"
     )]

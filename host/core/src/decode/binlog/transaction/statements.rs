@@ -64,7 +64,13 @@ impl Builder {
                 }
                 self.close_statement();
             }
-            Statement::Rename(_) => self.define_anew(),
+            Statement::Rename(pairs) => {
+                let mut names = pairs.iter().flat_map(|(from, to)| [from, to]);
+                if let Some(table) = names.find_map(|name| self.tables.captured(name)) {
+                    return Err(Error::Renamed { table });
+                }
+                self.define_anew();
+            }
             Statement::Ddl { begins } => {
                 self.tables.forget_unnamed();
                 match &self.state {
