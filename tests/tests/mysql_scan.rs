@@ -9,6 +9,7 @@ use dovetail_tests::mysql::{Options, Server, Version, execute};
 use dovetail_tests::postgres::PASSWORD;
 use dovetail_tests::wait::{PATIENCE, until};
 use mysql_async::Conn;
+use mysql_async::prelude::Queryable;
 use serde_json::json;
 
 const T: &[&str] = &["shop.t"];
@@ -104,6 +105,37 @@ async fn rows_that_the_outlet_refused_are_not_taken_for_delivered() -> Result<()
     let mut engine = setup.run()?;
     setup.mysql_caught_up(&mut engine, &server).await?;
     replica_equals(&setup, &server).await
+}
+
+/// H7: names that a collation takes for equal, and others that it orders by their blanks.
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_that_are_equal_to_their_collation_are_read_once_each() -> Result<()> {
+    let server = Server::start(Version::under_test())?;
+    let mut connection = server.connect().await?;
+    let collation = match Version::under_test().is_mariadb() {
+        true => "utf8mb4_unicode_520_nopad_ci",
+        false => "utf8mb4_0900_ai_ci",
+    };
+    let table = format!(
+        "CREATE TABLE t (k char(10) CHARACTER SET utf8mb4 COLLATE {collation}, n int, PRIMARY KEY (k, n))"
+    );
+    let rows = "INSERT INTO t VALUES ('Strasse', 1), ('Straße', 1), ('Strasse', 2), ('Straße', 2), \
+                ('Strasse', 3), ('Straße', 3), ('Strata', 1)";
+    let statements = ["SET NAMES utf8mb4", "CREATE DATABASE shop", "USE shop", &table, rows];
+    if Version::under_test().is_mariadb() {
+        execute(&mut connection, &statements).await?;
+    } else {
+        // To this one `ß` and `ss` are the same key.
+        let rows = rows.replace("Straße', ", "Straßen', ");
+        execute(&mut connection, &[&statements[..4], &[&rows]].concat()).await?;
+    }
+    let _: Vec<mysql_async::Row> = connection.query("ANALYZE TABLE t").await?;
+    let setup = Setup::mysql("h7", &server, T)?.to_file();
+    let setup = setup.set("/snapshot/chunk_rows", json!(1));
+    let mut engine = setup.run()?;
+    setup.mysql_caught_up(&mut engine, &server).await?;
+    assert_eq!(lines::read(&setup.lines_file())?.len(), 7);
+    setup.mysql_lines_equal(&server, T).await
 }
 
 /// H8: a table that is redefined while it is scanned waits, or is scanned again; no row lies under wrong columns.

@@ -6,13 +6,14 @@ use anyhow::{Context, Result, ensure};
 use dovetail_tests::blockade::number;
 use dovetail_tests::engine::{Engine, Setup};
 use dovetail_tests::lines::{self, Lives};
-use dovetail_tests::mysql::{Server, Version, execute};
+use dovetail_tests::mysql::{Options, Server, Version, execute};
 use dovetail_tests::wait::{PATIENCE, until};
 use dovetail_tests::workload;
 use mysql_async::Conn;
 use serde_json::json;
 
 const T: &[&str] = &["shop.t"];
+const TABLE: &str = "CREATE TABLE t (id bigint PRIMARY KEY, v varchar(200))";
 const NUMBERS: &str =
     "WITH RECURSIVE n AS (SELECT 0 AS i UNION ALL SELECT i + 1 FROM n WHERE i < 24999)";
 
@@ -24,8 +25,7 @@ async fn start() -> Result<(Server, Conn)> {
     } else {
         "SET SESSION cte_max_recursion_depth = 100000"
     };
-    let table = "CREATE TABLE t (id bigint PRIMARY KEY, v varchar(200))";
-    execute(&mut connection, &["CREATE DATABASE shop", "USE shop", table, depth]).await?;
+    execute(&mut connection, &["CREATE DATABASE shop", "USE shop", TABLE, depth]).await?;
     Ok((server, connection))
 }
 
@@ -189,6 +189,13 @@ async fn what_foreign_keys_do_is_delivered_or_refused() -> Result<()> {
         setup.mysql_caught_up(&mut engine, &server).await?;
         return setup.mysql_lines_equal(&server, tables).await;
     }
+    let by_engine = Options::default().set("innodb-native-foreign-keys", "ON");
+    let other = Server::start_with(Version::under_test(), by_engine)?;
+    let definitions = [&["CREATE DATABASE shop", "USE shop", TABLE], &statements[..]].concat();
+    execute(&mut other.connect().await?, &definitions).await?;
+    let ended = Setup::mysql("l6", &other, tables)?.to_file().finished("run", &[])?;
+    assert!(ended.code == 70 && ended.text().contains("ignore_cascades"), "{}", ended.text());
+
     let mut engine = setup.run()?;
     setup.mysql_caught_up(&mut engine, &server).await?;
     execute(&mut connection, &["DELETE FROM t WHERE id = 1"]).await?;

@@ -39,7 +39,7 @@ pub struct CatalogTable {
     pub columns: Vec<ColumnDefinition>,
     /// Names of the primary key's columns, or of the first unique key whose columns are all `NOT NULL`; or none.
     pub key: Vec<String>,
-    /// What older rows hold in a column, by its name; [`Initial::Null`] where none is given.
+    /// What older rows hold in a column, by its name; [`Initial::Unknown`] where nothing is given.
     pub initial: BTreeMap<String, Initial>,
     /// How many columns the server keeps for itself, behind those.
     pub hidden: usize,
@@ -105,7 +105,7 @@ impl Description {
             type_name: column.type_name(),
             type_modifier: -1,
             kind: column.kind(),
-            initial: catalog.initial.get(&column.name).cloned().unwrap_or_default(),
+            initial: catalog.initial.get(&column.name).cloned().unwrap_or(Initial::Unknown),
             number: None,
         });
         let id = RelationId::of_name(&self.table);
@@ -256,6 +256,13 @@ impl Known {
         &self.definition.columns
     }
 
+    /// Whether a column's type is one that the log does not tell from plain bytes.
+    fn is_by_catalog(&self) -> bool {
+        let types = self.definition.columns.iter().map(|column| &column.data_type);
+        let mut types = types.into_iter();
+        types.any(|known| matches!(known, DataType::Uuid | DataType::Inet4 | DataType::Inet6))
+    }
+
     pub(super) fn table(&self) -> String {
         self.relation().table.to_string()
     }
@@ -395,7 +402,7 @@ impl Tables {
 
     /// A definition may have changed without the log's descriptions showing it.
     pub(super) fn forget_unnamed(&mut self) {
-        self.known.retain(|_, known| known.has_names);
+        self.known.retain(|_, known| known.has_names && !known.is_by_catalog());
         self.latest = None;
     }
 

@@ -109,6 +109,17 @@ pub async fn table(session: &mut Session, name: &TableName) -> Result<Option<Tab
 fn order(index: &str, columns: Vec<usize>, described: &[Described]) -> Option<Order> {
     let of = |column: &usize| described.get(*column);
     let first = of(columns.first()?)?;
+    // MariaDB orders these by the value with its blanks, and compares them without.
+    let is_disordered = |column: &usize| {
+        of(column).is_some_and(|column| {
+            let collation = column.collation.as_deref().unwrap_or_default();
+            matches!(column.definition.data_type, DataType::Char { .. })
+                && collation.contains("nopad")
+        })
+    };
+    if columns.iter().any(is_disordered) {
+        return None;
+    }
     if matches!(first.definition.data_type, DataType::Enum { .. } | DataType::Set { .. }) {
         return None;
     }

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use dovetail_core::decode::binlog::tables::{CatalogTable, Definition, Description};
-use dovetail_core::schema::{Initial, Relation, RelationId, TableName};
+use dovetail_core::schema::{Relation, RelationId, TableName};
 
 use super::catalog::{self, Table};
 use super::connection::Session;
@@ -75,7 +75,6 @@ fn record(table: &Table) -> CatalogTable {
         key: table.relation.key.iter().filter_map(name).collect(),
         initial: columns
             .iter()
-            .filter(|column| column.initial != Initial::Null)
             .map(|column| (column.name.clone(), column.initial.clone()))
             .collect(),
         hidden: table.hidden,

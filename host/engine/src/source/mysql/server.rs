@@ -42,7 +42,8 @@ impl Settings {
             'binlog_transaction_compression', 'expire_logs_days', 'gtid_mode', 'server_id', 'server_uuid', \
             'server_uid', 'sync_binlog', 'lower_case_table_names', 'read_only', 'super_read_only', 'log_slave_updates', \
             'log_replica_updates', 'lock_wait_timeout', 'innodb_flush_log_at_trx_commit', \
-            'gtid_domain_id', 'max_allowed_packet', 'encrypt_binlog', 'binlog_optimize_thread_scheduling'";
+            'gtid_domain_id', 'max_allowed_packet', 'encrypt_binlog', 'binlog_optimize_thread_scheduling', \
+            'innodb_native_foreign_keys'";
         let query = format!("SHOW GLOBAL VARIABLES WHERE Variable_name IN ({NAMES})");
         let rows: Vec<(String, String)> =
             session.rows("read the settings of the server", &query).await?;

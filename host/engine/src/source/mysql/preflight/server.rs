@@ -112,7 +112,7 @@ fn format(settings: &Settings, findings: &mut Vec<Finding>) {
         findings.push(
             Finding::warning(
                 format!("binlog_row_metadata is {}", found("binlog_row_metadata")),
-                "the log does not name the columns, so a table that is redefined while the engine is down stops the pipeline",
+                "the log does not name the columns: a table that is redefined while the engine is down stops the pipeline, or, where only names of alike columns changed places, has its values under the wrong ones",
             )
             .fix("SET GLOBAL binlog_row_metadata = 'FULL'"),
         );

@@ -181,7 +181,8 @@ async fn cascades(
             AND (DELETE_RULE IN ('CASCADE', 'SET NULL') OR UPDATE_RULE IN ('CASCADE', 'SET NULL')) \
         ORDER BY CONSTRAINT_NAME";
     let version = settings.version;
-    if !version.maria_db && version.number >= MYSQL_LOGS_CASCADES {
+    let by_engine = settings.is_on("innodb_native_foreign_keys");
+    if !version.maria_db && version.number >= MYSQL_LOGS_CASCADES && !by_engine {
         return Ok(());
     }
     let names = (name.namespace.as_str(), name.name.as_str());
