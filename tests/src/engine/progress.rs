@@ -104,13 +104,14 @@ impl Setup {
         streaming.await.with_context(|| engine.log())
     }
 
-    /// Waits until workers are reading rows.
+    /// Waits until workers are reading rows, or have read them: on a busy machine nobody may have looked in between.
     pub async fn scanning(&self, engine: &mut Engine, source: &Client) -> Result<()> {
         let query = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'dovetail' \
                      AND state = 'active' AND query LIKE 'COPY%')";
         let scanning = until("a worker to read rows", PATIENCE, async || {
             engine.must_run()?;
-            Ok(source.query_one(query, &[]).await?.get::<_, bool>(0).then_some(()))
+            let reads: bool = source.query_one(query, &[]).await?.get(0);
+            Ok((reads || engine.log().contains("scan read")).then_some(()))
         });
         scanning.await.with_context(|| engine.log())
     }
