@@ -227,6 +227,7 @@ async fn a_table_that_gets_another_name_stops_the_pipeline_until_it_is_scanned_a
     for tables in [&both[1..], &both[..]] {
         setup.change(&format!("/source/{kind}/tables"), serde_json::json!(tables));
         let mut engine = setup.run()?;
+        setup.scanned(&mut engine).await?;
         setup.mysql_caught_up(&mut engine, &server).await?;
         engine.terminate().await?;
     }
