@@ -3,8 +3,8 @@
 //! `kill --server postgres-15 --rounds 60 --seed 7` (by way of `tests/run kill`); `mariadb-10.11` and `mysql-9.7` are
 //! servers as well. Rounds come in episodes: one pipeline,
 //! from its first start until it has caught up at the end, with kills in the start, in the scan and in the stream. After
-//! each episode the checker judges the whole history and both ends are compared. Which moment is hit is asked of the
-//! server just before the kill, not of the engine.
+//! each episode the checker judges the whole history and both ends are compared. Which moment is hit is what the engine's log
+//! says just before the kill.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -127,7 +127,7 @@ async fn play(
         let longest = if moment == Moment::Stream { 1_500 } else { 250 };
         tokio::time::sleep(Duration::from_millis(random.u64(..longest))).await;
         engine.must_run()?;
-        match trial.server.moment().await? {
+        match Moment::of(&engine) {
             Moment::Start => hits.start += 1,
             Moment::Scan => hits.scan += 1,
             Moment::Stream => hits.stream += 1,

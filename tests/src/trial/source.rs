@@ -21,12 +21,26 @@ pub enum Source {
     MySql(mysql::Server),
 }
 
-/// What an engine is doing, as its server sees it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What an engine is doing, in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Moment {
     Start,
     Scan,
     Stream,
+}
+
+impl Moment {
+    /// By the engine's own word: to a server of MySQL, a scan looks like any session that reads, and a look at the log
+    /// like a stream.
+    pub fn of(engine: &Engine) -> Self {
+        let log = engine.log();
+        let says = |message: &str| log.contains(&format!(r#""message":"{message}""#));
+        match (says("streaming"), says("view opened")) {
+            (true, _) => Self::Stream,
+            (false, true) => Self::Scan,
+            (false, false) => Self::Start,
+        }
+    }
 }
 
 impl Source {
@@ -230,40 +244,9 @@ impl Source {
     pub async fn reach(&self, moment: Moment, engine: &mut Engine) -> Result<()> {
         let reached = until(format!("{moment:?}"), PATIENCE, async || {
             engine.must_run()?;
-            // By its own word: it opens the log for a moment to look around, too.
-            let streams = engine.log().contains(r#""message":"streaming""#);
-            let now = self.moment().await?;
             // A scan that is over counts: there will not be another one.
-            let is_there =
-                if moment == Moment::Stream { streams } else { now == moment || streams };
-            Ok(is_there.then_some(()))
+            Ok((Moment::of(engine) >= moment).then_some(()))
         });
         reached.await.with_context(|| engine.log())
-    }
-
-    pub async fn moment(&self) -> Result<Moment> {
-        let (streaming, scanning) = match self {
-            Self::Postgres(server) => {
-                let query = "SELECT EXISTS (SELECT FROM pg_stat_replication WHERE state IN ('streaming', 'catchup')), \
-                             EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'dovetail' AND query LIKE 'COPY%')";
-                let row = server.connect().await?.query_one(query, &[]).await?;
-                (row.get(0), row.get(1))
-            }
-            Self::MySql(server) => {
-                // Views are the only transactions here that may not write.
-                let query = "SELECT (SELECT count(*) FROM information_schema.processlist \
-                             WHERE command LIKE 'Binlog Dump%') > 0, \
-                             (SELECT count(*) FROM information_schema.innodb_trx \
-                             WHERE trx_is_read_only = 1) > 0";
-                let row: Option<(bool, bool)> = server.connect().await?.query_first(query).await?;
-                let (streaming, scanning) = row.context("a row")?;
-                (streaming && !scanning, scanning)
-            }
-        };
-        Ok(match (streaming, scanning) {
-            (true, _) => Moment::Stream,
-            (false, true) => Moment::Scan,
-            (false, false) => Moment::Start,
-        })
     }
 }
