@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU16;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use dovetail::config::MySql;
@@ -16,6 +17,7 @@ use dovetail_tests::mysql::{Options, Server, Version, execute};
 use dovetail_tests::wait::until;
 use mysql_async::Conn;
 use mysql_async::prelude::Queryable;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::{PATIENCE, source};
@@ -257,6 +259,54 @@ async fn odd_names_zero_dates_and_hidden_columns_are_read() -> Result<()> {
             vec![literal("2020-00-00"), Value::Int(7), Value::Int(2020)],
         ];
         assert_eq!(rows, expected, "{version}");
+    }
+    Ok(())
+}
+
+/// Statements that are under way until a lock is given back.
+async fn busy(server: &Server, application: &mut Conn, count: u64) -> Result<JoinSet<Result<()>>> {
+    let _: Option<i64> = application.query_first("SELECT GET_LOCK('busy', 0)").await?;
+    let mut tasks = JoinSet::new();
+    for _ in 0..count {
+        let mut session = server.connect().await?;
+        tasks.spawn(async move {
+            let statements = ["DO GET_LOCK('busy', 60)", "DO RELEASE_LOCK('busy')"];
+            execute(&mut session, &statements).await
+        });
+    }
+    until("the statements to be under way", PATIENCE, async || {
+        let query =
+            "SELECT count(*) FROM information_schema.PROCESSLIST WHERE state LIKE 'User lock%'";
+        let waiting: Option<u64> = application.query_first(query).await?;
+        Ok((waiting == Some(count)).then_some(()))
+    })
+    .await?;
+    Ok(tasks)
+}
+
+#[tokio::test]
+async fn a_scan_begins_nothing_while_the_server_is_busy() -> Result<()> {
+    for version in Version::installed()? {
+        let server = Server::start_with(version, Options::default())?;
+        let mut application = filled(&server).await?;
+        let config = MySql { threads_running_max: 8, ..config(&server, &["signed"]) };
+        let view = view(&config).await?;
+        let mut busy = busy(&server, &mut application, 12).await?;
+        let plan = view.plan(CHUNK_ROWS);
+        let options = ScanOptions { pin: Lsn::binlog(0, 1, 4), redelivery: false };
+        let mut scan = view.scan(plan, options).await?;
+        // Some looks of the guard; were it not heeded, all rows would be there in a hundredth of that.
+        let early = timeout(Duration::from_secs(3), scan.next()).await;
+        ensure!(early.is_err(), "{version}: rows were read all the same");
+        execute(&mut application, &["DO RELEASE_LOCK('busy')"]).await?;
+        while let Some(ended) = busy.join_next().await {
+            ended??;
+        }
+        let mut rows = 0;
+        while let Some(piece) = timeout(PATIENCE, scan.next()).await.context("a piece")?? {
+            rows += piece.events.len();
+        }
+        assert_eq!(rows, 210, "{version}");
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Holds the scan back while the server is busy.
 //!
-//! A scan can wait, the application cannot. Once a second the number of statements under way is looked at; above the
-//! configured limit no worker begins another chunk until it has fallen. The view stays open meanwhile, so a server that
+//! A scan can wait, the application cannot. Before the first chunk, and then once a second, the number of statements under
+//! way is looked at; above the configured limit no worker begins another chunk until it has fallen. The view stays open meanwhile, so a server that
 //! is busy for hours pays for it in undo; the wait is logged.
 
 use std::time::Duration;
@@ -31,8 +31,9 @@ pub(super) struct Gate(watch::Receiver<bool>);
 
 impl Guard {
     pub(super) async fn start(config: &MySql) -> Result<Self, Failure> {
-        let session = Session::open(&config.server).await?;
-        let (sender, busy) = watch::channel(false);
+        let mut session = Session::open(&config.server).await?;
+        let over = is_busy(config, running(&mut session).await?, false);
+        let (sender, busy) = watch::channel(over);
         let mut task = JoinSet::new();
         task.spawn(look(config.clone(), session, sender));
         Ok(Self { busy, _task: task })
@@ -51,6 +52,15 @@ impl Gate {
     }
 }
 
+/// Says when it changes.
+fn is_busy(config: &MySql, running: u32, before: bool) -> bool {
+    let over = running > config.threads_running_max;
+    if over != before {
+        tracing::info!(running, paused = over, "the scan heeds the server's load");
+    }
+    over
+}
+
 async fn look(config: MySql, session: Session, busy: watch::Sender<bool>) {
     let mut session = Some(session);
     let mut ticks = interval(EVERY);
@@ -63,11 +73,8 @@ async fn look(config: MySql, session: Session, busy: watch::Sender<bool>) {
         };
         match running {
             Ok(running) => {
-                let over = running > config.threads_running_max;
-                if over != *busy.borrow() {
-                    tracing::info!(running, paused = over, "the scan heeds the server's load");
-                }
-                busy.send_replace(over);
+                let before = *busy.borrow();
+                busy.send_replace(is_busy(&config, running, before));
             }
             // Without an answer there is no reason to hold the scan back; its own statements tell how the server is.
             Err(error) => {
