@@ -1,7 +1,8 @@
 //! Single events of the log, looked at beside the stream.
 //!
 //! What begins at a place is asked of the server as a stream is. At a place where no event begins it says so, with the
-//! error for all that it cannot send.
+//! error for all that it cannot send. Beyond 4 GiB of a file a server may only be asked for its beginning
+//! ([`dump`](super::dump)), so nothing is looked at there ([`is_in_reach`]), and what would rest on it is not known.
 //!
 //! # What is kept of a pin
 //!
@@ -70,8 +71,16 @@ fn is_heartbeat(event: &[u8]) -> bool {
         .is_ok_and(|header| matches!(header.kind, kind::HEARTBEAT | kind::HEARTBEAT_V2))
 }
 
-/// The event that begins at a place.
+/// Whether the event at a place can be looked at without reading all of the file before it.
+pub(super) fn is_in_reach(place: &Place) -> bool {
+    u32::try_from(place.offset).is_ok()
+}
+
+/// The event that begins at a place; `None` as well where it is out of reach.
 pub(super) async fn event_at(config: &MySql, place: Place) -> Result<Option<Bytes>, Failure> {
+    if !is_in_reach(&place) {
+        return Ok(None);
+    }
     Events::at(config, place).await?.next().await
 }
 
@@ -128,4 +137,16 @@ pub(super) async fn head(
         );
     }
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_command_cannot_name_is_out_of_reach() {
+        let place = |offset| Place { file: "binlog.000007".into(), offset };
+        assert!(is_in_reach(&place(4)) && is_in_reach(&place((1 << 32) - 1)));
+        assert!(!is_in_reach(&place(1 << 32)));
+    }
 }

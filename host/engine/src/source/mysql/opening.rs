@@ -79,7 +79,7 @@ async fn compare_with_pin(
         let Some(known) = known.filter(|known| known.start.epoch() == start.epoch) else {
             continue;
         };
-        let Some(place) = log.place(known.start) else { continue };
+        let Some(place) = log.place(known.start).filter(event::is_in_reach) else { continue };
         match event::event_at(source, place).await? {
             Some(event) if known.is_of(&event) => {}
             _ => return Err(StreamError::Lost { from: start.from, reason }),

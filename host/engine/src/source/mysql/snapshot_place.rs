@@ -199,12 +199,15 @@ async fn look(config: &MySql, session: &mut Session, place: Lsn) -> Result<State
     Ok(if doubted { State::Doubted { since: Instant::now() } } else { State::Believed })
 }
 
-/// Whether a `BINLOG_CHECKPOINT` ends at the place; its length is known.
+/// Whether a `BINLOG_CHECKPOINT` ends at the place, or may end there. Its length is known.
 async fn is_behind_no_commit(
     config: &MySql,
     session: &mut Session,
     place: &Place,
 ) -> Result<bool, Failure> {
+    if !event::is_in_reach(place) {
+        return Ok(true);
+    }
     let what = "read binlog_checksum";
     let checksum: String = session.one(what, "SELECT @@GLOBAL.binlog_checksum").await?;
     let length = checkpoint_length(&place.file, !checksum.eq_ignore_ascii_case("none"));
