@@ -199,8 +199,8 @@ impl Source {
     /// What has to be kept with this position. At the pin, and until something behind it has been read, that is the pin's.
     pub fn note(&self, at: Lsn) -> Option<String> {
         let read = self.notebook.as_ref().map(|notebook| notebook.note(at));
-        let at = read.as_ref().map_or(at, |note| note.at);
-        let pinned = self.pinned.as_ref().filter(|note| note.at == at);
+        let known = read.as_ref().map_or(at, |note| note.at);
+        let pinned = self.pinned.as_ref().filter(|note| note.at == at || note.at == known);
         pinned.or(read.as_ref()).map(Note::to_text)
     }
 
