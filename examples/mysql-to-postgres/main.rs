@@ -7,8 +7,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -17,10 +15,10 @@ use dovetail_tests::engine::{Engine, program};
 use dovetail_tests::mysql::{self, execute};
 use dovetail_tests::postgres::{self, PASSWORD, cache};
 use dovetail_tests::wait::until;
+use dovetail_tests::writers::{Going, Writers};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Value};
 use serde::Deserialize;
-use tokio::task::JoinSet;
 use tokio_postgres::Client;
 
 const WRITERS: u32 = 2;
@@ -46,7 +44,10 @@ async fn main() -> Result<ExitCode> {
     println!("mysql-to-postgres: {version} on port {}, {cities} cities", source.port());
 
     let pipeline = Pipeline::lay_out(&source, &target)?;
-    let writers = Writers::start(&source, cities);
+    let writers = Writers::start(WRITERS, |number, going| {
+        let options = source.options_for("root", PASSWORD);
+        async move { write(Conn::new(options).await?, number, cities, &going).await }
+    });
     let client = target.connect().await?;
     let killed = pipeline.kill_and_resume(&client, cities, &writers).await?;
     let changes = writers.stop().await?;
@@ -59,6 +60,7 @@ async fn main() -> Result<ExitCode> {
             "mysql-to-postgres: one row of the copy was changed by hand; the comparison must fail now"
         );
     }
+    made_as_said(&client).await?;
     let there = of_mysql(&mut source.connect().await?, "world.cities").await?;
     let copy = of_postgres(&client, "world.cities").await?;
     let differences = as_postgres_prints(&there).differences(&copy);
@@ -116,59 +118,14 @@ async fn load(source: &mysql::Server) -> Result<u64> {
     Ok(id)
 }
 
-/// Sessions that change cities until they are stopped, and count the rows that they changed.
-#[derive(Debug)]
-struct Writers {
-    stop: Arc<AtomicBool>,
-    changes: Arc<AtomicU64>,
-    tasks: JoinSet<Result<()>>,
-}
-
-impl Writers {
-    fn start(source: &mysql::Server, cities: u64) -> Self {
-        let (stop, changes) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let mut tasks = JoinSet::new();
-        for number in 0..WRITERS {
-            let options = source.options_for("root", PASSWORD);
-            let (stop, changes) = (stop.clone(), changes.clone());
-            tasks.spawn(async move {
-                write(Conn::new(options).await?, number, cities, &stop, &changes).await
-            });
-        }
-        Self { stop, changes, tasks }
-    }
-
-    /// Waits until `count` more rows are changed.
-    async fn advance(&self, count: u64) -> Result<()> {
-        let goal = self.changes.load(Ordering::Relaxed) + count;
-        until(format!("{count} more changes"), PATIENCE, async || {
-            Ok((self.changes.load(Ordering::Relaxed) >= goal).then_some(()))
-        })
-        .await
-    }
-
-    async fn stop(mut self) -> Result<u64> {
-        self.stop.store(true, Ordering::Relaxed);
-        while let Some(ended) = self.tasks.join_next().await {
-            ended.context("a writer panicked")??;
-        }
-        Ok(self.changes.load(Ordering::Relaxed))
-    }
-}
-
-async fn write(
-    mut connection: Conn,
-    number: u32,
-    cities: u64,
-    stop: &AtomicBool,
-    changes: &AtomicU64,
-) -> Result<()> {
+/// Changes cities until it is stopped, and counts the rows that it changed.
+async fn write(mut connection: Conn, number: u32, cities: u64, going: &Going) -> Result<()> {
     // Without locks on gaps, so that the writers do not wait for each other.
     connection.query_drop("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED").await?;
     let mut random = fastrand::Rng::with_seed(u64::from(number));
     let mut pace = tokio::time::interval(Duration::from_millis(2));
     let cities = i64::try_from(cities)?;
-    while !stop.load(Ordering::Relaxed) {
+    while going.is_on() {
         pace.tick().await;
         connection.query_drop("BEGIN").await?;
         let mut changed = 0;
@@ -189,7 +146,7 @@ async fn write(
             changed += connection.affected_rows();
         }
         connection.query_drop("COMMIT").await?;
-        changes.fetch_add(changed, Ordering::Relaxed);
+        going.count(changed);
     }
     Ok(())
 }
@@ -286,6 +243,17 @@ impl Pipeline {
         ensure!(code == 0 || code == 143, "exit code {code} after SIGTERM: {log}");
         Ok(())
     }
+}
+
+/// The table that the engine made has the types that the README tells.
+async fn made_as_said(copy: &Client) -> Result<()> {
+    let query = "SELECT string_agg(attname || ' ' || format_type(atttypid, NULL), ', ' ORDER BY attnum) \
+                 FROM pg_attribute WHERE attrelid = 'world.cities'::regclass AND attnum > 0";
+    let made: String = copy.query_one(query, &[]).await?.get(0);
+    let said = "id bigint, name text, latitude numeric, longitude numeric, country text, size text, \
+                visited smallint, edits bigint, edited_at timestamp without time zone";
+    ensure!(made == said, "the copy was made with other types: {made}");
+    Ok(())
 }
 
 /// Rows of the copy that are visible now; 0 while there is no table yet.

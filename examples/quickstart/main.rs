@@ -7,8 +7,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -16,9 +14,9 @@ use dovetail_tests::content::{Content, of_postgres, of_sqlite};
 use dovetail_tests::engine::{Engine, program};
 use dovetail_tests::postgres::{PASSWORD, Server, Version, cache};
 use dovetail_tests::wait::until;
+use dovetail_tests::writers::{Going, Writers};
 use rusqlite::{Connection, OpenFlags};
 use sha2::{Digest, Sha256};
-use tokio::task::JoinSet;
 use tokio_postgres::Client;
 
 const WRITERS: u32 = 2;
@@ -41,7 +39,11 @@ async fn main() -> Result<ExitCode> {
     println!("quickstart: PostgreSQL 15 on port {}, {cities} cities", source.port());
 
     let pipeline = Pipeline::lay_out(&source)?;
-    let writers = Writers::start(source.url("postgres"), cities);
+    let url = source.url("postgres");
+    let writers = Writers::start(WRITERS, |number, going| {
+        let url = url.clone();
+        async move { write(&url, number, cities, &going).await }
+    });
     let killed = pipeline.kill_and_resume(&client, cities, &writers).await?;
     let changes = writers.stop().await?;
     pipeline.catch_up(&client).await?;
@@ -86,56 +88,14 @@ async fn load(client: &Client) -> Result<u64> {
     Ok(client.execute(fill, &[&cities]).await?)
 }
 
-/// Sessions that change cities until they are stopped, and count the rows that they changed.
-#[derive(Debug)]
-struct Writers {
-    stop: Arc<AtomicBool>,
-    changes: Arc<AtomicU64>,
-    tasks: JoinSet<Result<()>>,
-}
-
-impl Writers {
-    fn start(url: String, cities: u64) -> Self {
-        let (stop, changes) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let mut tasks = JoinSet::new();
-        for number in 0..WRITERS {
-            let (url, stop, changes) = (url.clone(), stop.clone(), changes.clone());
-            tasks.spawn(async move { write(&url, number, cities, &stop, &changes).await });
-        }
-        Self { stop, changes, tasks }
-    }
-
-    /// Waits until `count` more rows are changed.
-    async fn advance(&self, count: u64) -> Result<()> {
-        let goal = self.changes.load(Ordering::Relaxed) + count;
-        until(format!("{count} more changes"), PATIENCE, async || {
-            Ok((self.changes.load(Ordering::Relaxed) >= goal).then_some(()))
-        })
-        .await
-    }
-
-    async fn stop(mut self) -> Result<u64> {
-        self.stop.store(true, Ordering::Relaxed);
-        while let Some(ended) = self.tasks.join_next().await {
-            ended.context("a writer panicked")??;
-        }
-        Ok(self.changes.load(Ordering::Relaxed))
-    }
-}
-
-async fn write(
-    url: &str,
-    number: u32,
-    cities: u64,
-    stop: &AtomicBool,
-    changes: &AtomicU64,
-) -> Result<()> {
+/// Changes cities until it is stopped, and counts the rows that it changed.
+async fn write(url: &str, number: u32, cities: u64, going: &Going) -> Result<()> {
     let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await?;
     tokio::spawn(connection);
     let mut random = fastrand::Rng::with_seed(u64::from(number));
     let mut pace = tokio::time::interval(Duration::from_millis(2));
     let cities = i64::try_from(cities)?;
-    while !stop.load(Ordering::Relaxed) {
+    while going.is_on() {
         pace.tick().await;
         client.batch_execute("BEGIN").await?;
         let mut changed = 0;
@@ -157,7 +117,7 @@ async fn write(
             changed += client.execute(statement, &[&id]).await?;
         }
         client.batch_execute("COMMIT").await?;
-        changes.fetch_add(changed, Ordering::Relaxed);
+        going.count(changed);
     }
     Ok(())
 }

@@ -15,3 +15,4 @@ pub mod trial;
 pub mod wait;
 pub mod workload;
 pub mod world;
+pub mod writers;

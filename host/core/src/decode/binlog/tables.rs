@@ -258,9 +258,10 @@ impl Known {
 
     /// Whether a column's type is one that the log does not tell from plain bytes.
     fn is_by_catalog(&self) -> bool {
-        let types = self.definition.columns.iter().map(|column| &column.data_type);
-        let mut types = types.into_iter();
-        types.any(|known| matches!(known, DataType::Uuid | DataType::Inet4 | DataType::Inet6))
+        let by_catalog = |column: &ColumnDefinition| {
+            matches!(column.data_type, DataType::Uuid | DataType::Inet4 | DataType::Inet6)
+        };
+        self.definition.columns.iter().any(by_catalog)
     }
 
     pub(super) fn table(&self) -> String {

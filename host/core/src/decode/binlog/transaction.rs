@@ -19,9 +19,9 @@
 //! From P on everything comes again instead, at the same positions. A commit of a transaction whose rows have not been
 //! seen, because it was prepared before the stream began, is an error.
 //!
-//! **Stops.** Rows that are written by a statement, removed with a partition, exchanged by a new name of their table, or undone after they were handed on (a
-//! `ROLLBACK` is logged only where a table without transactions was written too) cannot be told rightly by anyone but the
-//! server. Each is an error that says what to set.
+//! **Stops.** Rows that are written by a statement, removed with a partition, exchanged by a new name of their table, or
+//! undone after they were handed on (a `ROLLBACK` is logged only where a table without transactions was written too) cannot
+//! be told rightly by anyone but the server. Each is an error that says what to set.
 
 mod error;
 mod prepared;

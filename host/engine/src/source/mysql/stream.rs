@@ -27,7 +27,6 @@ use crate::state::Saved;
 use super::connection::Session;
 use super::continuity::{Gtids, Log};
 use super::definition::Definitions;
-
 use super::failure::Failure;
 use super::note::Note;
 use super::opening::{begin, known};
