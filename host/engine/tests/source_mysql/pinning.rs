@@ -4,6 +4,7 @@ use std::num::NonZeroU16;
 
 use anyhow::{Context, Result};
 use dovetail::config::{MySql, PinChoice, Rung, Secret};
+use dovetail::source::finding::Finding;
 use dovetail::source::mysql::connection::Session;
 use dovetail::source::mysql::pin::{self, Pin, PinError};
 use dovetail::source::mysql::preflight;
@@ -124,6 +125,37 @@ async fn views_of_all_connections_hold_the_same_rows() -> Result<()> {
         }
         assert!(writers.try_join_next().is_none(), "{version}: the writers go on");
         writers.abort_all();
+    }
+    Ok(())
+}
+
+/// What may be in the view comes again, and would be there twice.
+#[tokio::test]
+async fn a_table_without_a_key_is_read_in_exact_views_only() -> Result<()> {
+    for version in Version::installed()? {
+        let (server, mut root) = server(version, Options::default()).await?;
+        let statements = [
+            "CREATE TABLE shop.own (id int PRIMARY KEY, touched bigint NOT NULL)",
+            "CREATE TABLE shop.keyless (a int)",
+        ];
+        execute(&mut root, &statements).await?;
+        let name = |name: &str| TableName { namespace: "shop".into(), name: name.into() };
+        let config = MySql {
+            own_table: Some(name("own")),
+            pin: PinChoice::Rung(Rung::OwnRow),
+            tables: vec![name("keyless")],
+            ..source(&server)
+        };
+        let refused = View::later(&config, Rung::OwnRow, 0, &config.tables, WORKERS).await;
+        let refused = refused.map(|_| ()).expect_err("a lower bound");
+        assert!(!refused.is_transient(), "{version}: {refused}");
+        let mut session = Session::open(&config.server).await?;
+        let findings = preflight::inspect(&mut session, &config, &config.tables).await?;
+        let told = |finding: &Finding| {
+            finding.to_string().starts_with("error: table shop.keyless has no key")
+        };
+        assert!(findings.iter().any(told), "{version}");
+        View::later(&config, Rung::Lock, 0, &config.tables, WORKERS).await?;
     }
     Ok(())
 }

@@ -97,7 +97,8 @@ impl View {
         Ok(view)
     }
 
-    /// A view of now, on up to so many connections.
+    /// A view of now, on up to so many connections. Load-bearing: of a table without a key only where all is known that
+    /// it holds. What may be in it already comes again, and an equal row cannot be told from one that is there twice.
     pub async fn later(
         config: &MySql,
         rung: Rung,
@@ -106,7 +107,12 @@ impl View {
         connections: NonZeroU16,
     ) -> Result<Self, ViewError> {
         let opened = snapshot::open(config, rung, epoch, usize::from(connections.get())).await?;
-        Self::of(config.clone(), opened, epoch, tables).await
+        let view = Self::of(config.clone(), opened, epoch, tables).await?;
+        let keyless = view.tables.iter().find(|table| !table.relation.has_key());
+        match keyless {
+            Some(table) if !view.is_exact() => Err(undecidable(rung, &table.relation.table).into()),
+            _ => Ok(view),
+        }
     }
 
     async fn of(
@@ -184,6 +190,23 @@ impl View {
     pub(super) fn into_sessions(self) -> Vec<Session> {
         self.sessions
     }
+}
+
+fn undecidable(rung: Rung, table: &TableName) -> Failure {
+    if rung == Rung::OwnRow {
+        return Failure::definite(
+            format!(
+                "table {table} has no key, and views of the pin `own_row` may hold more than is known"
+            ),
+            "give the table a key, or let another pin be taken in a new pipeline; `dovetail check` says what that needs",
+        );
+    }
+    Failure::transient(
+        format!(
+            "table {table} has no key, and the server commits too often to say exactly what a view of it holds"
+        ),
+        "it is tried again; a key for the table, or a quieter hour, ends this",
+    )
 }
 
 /// On every connection, side by side.

@@ -9,11 +9,12 @@ mod table;
 
 use dovetail_core::schema::TableName;
 
+use super::catalog;
 use super::connection::Session;
 use super::failure::{self, Failure, code};
 use super::pin::{self, PinError};
 use super::server::Settings;
-use crate::config::MySql;
+use crate::config::{MySql, Rung};
 use crate::source::finding::Finding;
 
 /// Everything that is to be said, errors first. `due` are the tables of which rows will be scanned.
@@ -33,7 +34,7 @@ pub async fn inspect(
         grant::inspect(session, config, &mut findings).await?;
         let sizes = table::inspect(session, &settings, config, due, &mut findings).await?;
         retention::judge(&settings, sizes, &mut findings);
-        rung(session, config, &settings, &mut findings).await?;
+        rung(session, config, &settings, due, &mut findings).await?;
     }
     findings.sort_by_key(|finding| finding.severity);
     Ok(findings)
@@ -44,21 +45,47 @@ async fn rung(
     session: &mut Session,
     config: &MySql,
     settings: &Settings,
+    due: &[TableName],
     findings: &mut Vec<Finding>,
 ) -> Result<(), Failure> {
     if !settings.is_on("log_bin") {
         return Ok(());
     }
     match pin::choose(config, session).await {
-        Ok(chosen) => findings.push(Finding::note(
-            format!("the pin will be taken by {}", pin::name(chosen.rung)),
-            chosen.reason,
-        )),
+        Ok(chosen) => {
+            if chosen.rung == Rung::OwnRow {
+                keyless(session, due, findings).await?;
+            }
+            findings.push(Finding::note(
+                format!("the pin will be taken by {}", pin::name(chosen.rung)),
+                chosen.reason,
+            ));
+        }
         Err(PinError::Failure(failure)) => return Err(failure),
         Err(error) => findings.push(
             Finding::error(error.to_string(), "any one of these is enough")
                 .fix("GRANT BACKUP_ADMIN ON *.* TO CURRENT_USER()"),
         ),
+    }
+    Ok(())
+}
+
+/// Tables that a view with a lower bound cannot serve.
+async fn keyless(
+    session: &mut Session,
+    due: &[TableName],
+    findings: &mut Vec<Finding>,
+) -> Result<(), Failure> {
+    for name in due {
+        // What else is wrong with it has been said.
+        match catalog::table(session, name).await {
+            Ok(Some(table)) if !table.relation.has_key() => findings.push(Finding::error(
+                format!("table {name} has no key, and the pin own_row needs one"),
+                "its views may hold more than is known; give the table a key, or what another pin needs",
+            )),
+            Err(failure) if failure.is_transient() => return Err(failure),
+            Ok(_) | Err(_) => {}
+        }
     }
     Ok(())
 }
