@@ -3,7 +3,7 @@
 use dovetail_core::batch::Closing;
 use dovetail_core::position::Lsn;
 use dovetail_core::schema::TableName;
-use dovetail_core::seam::{self, Action, Input, Pin, Recorded, Refusal, Start, View};
+use dovetail_core::seam::{self, Action, Input, Pin, Recorded, Refusal, Spool, Start, View};
 
 use super::World;
 use super::bug::Bug;
@@ -179,7 +179,7 @@ impl Stepping<'_> {
         let tables = wanted.iter().map(|it| (it.name.clone(), Some(it.id))).collect();
         self.world.engine = Some(Engine::new(self.world.store.clone()));
         let mode = self.scenario.mode;
-        self.apply(Input::Start(Start { tables, mode, log, outlet, log_end }));
+        self.apply(Input::Start(Start { tables, mode, log, outlet, spool: Spool::Off, log_end }));
     }
 
     fn perform(&mut self) {
@@ -215,7 +215,8 @@ impl Stepping<'_> {
             }
             Action::Scan(due) => self.scan(due),
             Action::Stream { from, again_before } => self.stream(from, again_before),
-            Action::Acknowledge(lsn) => self.acknowledge(lsn),
+            Action::Read { .. } => {}
+            Action::Release(lsn) => self.acknowledge(lsn),
             Action::Refuse(refusal) => self.refuse(&refusal),
         }
     }

@@ -146,6 +146,6 @@ mod tests;
 pub use fences::{Fences, Verdict};
 pub use machine::Seam;
 pub use protocol::{
-    Action, Continuity, Due, Input, Log, Mode, Recorded, Refusal, Slot, Start, View,
+    Action, Continuity, Due, Input, Log, Mode, Recorded, Refusal, Slot, Spool, Start, View,
 };
 pub use record::{Fenced, Pin, Record, Scan, Step};

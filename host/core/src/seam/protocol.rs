@@ -67,6 +67,24 @@ pub enum Continuity {
     Reset,
 }
 
+/// What of the log the pipeline itself keeps, between the reader and the lanes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Spool {
+    /// Nothing: the log is read when it is streamed.
+    Off,
+    /// It is kept from now on.
+    Empty,
+    /// Every transaction whose position is at or past `from` and before `to`.
+    Holds { from: Lsn, to: Lsn },
+}
+
+impl Spool {
+    /// Whether the stream can go on from this position without anything that is not in it, and not to be read yet.
+    pub(super) fn covers(self, position: Lsn) -> bool {
+        matches!(self, Self::Holds { from, to } if from <= position && position <= to)
+    }
+}
+
 /// The position that the outlet keeps beside its rows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Recorded {
@@ -94,6 +112,7 @@ pub struct Start {
     pub mode: Mode,
     pub log: Log,
     pub outlet: Recorded,
+    pub spool: Spool,
     /// The log's end now (PostgreSQL's insert position): no earlier life can have delivered a commit record at or past
     /// it.
     pub log_end: Lsn,
@@ -184,14 +203,22 @@ pub enum Action {
     /// A barrier down the lanes that empties these tables, before any row of [`Action::Scan`].
     Truncate(BTreeSet<TableName>),
     Scan(Vec<Due>),
-    /// Nothing follows from a view any more. Stream the log from here.
+    /// Read the log into the spool, from here on and until the attempt ends; it is not streamed from there yet. Where it
+    /// is being read already it goes on.
+    Read {
+        from: Lsn,
+        /// What the spool holds is of no use: it is emptied first.
+        anew: bool,
+    },
+    /// Nothing follows from a view any more. Stream the log from here; out of the spool, where there is one.
     Stream {
         from: Lsn,
         /// Changes that committed before this may have been delivered by an earlier life.
         again_before: Lsn,
     },
-    /// Tell the source that it need not keep what committed before this.
-    Acknowledge(Lsn),
+    /// What committed before this is needed by nobody: the spool may let go of it; where there is none, tell the source
+    /// that it need not keep it.
+    Release(Lsn),
     /// Emit nothing further; stop this pipeline, and say why. No other action follows, ever.
     Refuse(Refusal),
 }
@@ -208,8 +235,9 @@ impl Action {
             | Self::Scan(_) => true,
             Self::Save(_)
             | Self::DropPin
+            | Self::Read { .. }
             | Self::Stream { .. }
-            | Self::Acknowledge(_)
+            | Self::Release(_)
             | Self::Refuse(_) => false,
         }
     }

@@ -252,6 +252,8 @@ impl<'a> Driver<'a> {
                 Ok(Vec::new())
             }
             Action::Scan(due) => self.scan(due).await,
+            // There is no spool yet, so the seam does not ask for it.
+            Action::Read { .. } => Ok(Vec::new()),
             // The last rows landed while the attempt was ending: the next one streams.
             Action::Stream { .. } if self.lanes.is_none() => Ok(Vec::new()),
             Action::Stream { from, again_before } => {
@@ -259,7 +261,7 @@ impl<'a> Driver<'a> {
                 self.stream(from).await?;
                 Ok(Vec::new())
             }
-            Action::Acknowledge(position) => {
+            Action::Release(position) => {
                 if let (Reading::Stream(stream), Some(saved)) =
                     (&mut self.reading, self.checkpoint.saved)
                     && saved.get() == position

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use dovetail_core::fence::Mark;
 use dovetail_core::position::Lsn;
 use dovetail_core::schema::{RelationId, TableName};
-use dovetail_core::seam::{Log as LogSeen, Mode, Record, Recorded, Start};
+use dovetail_core::seam::{Log as LogSeen, Mode, Record, Recorded, Spool, Start};
 use tracing::{info, warn};
 
 use super::catalog;
@@ -131,7 +131,7 @@ impl Source {
         let end = server::log_end(&mut session).await?;
         let log_end = server::numbered(&end, self.epoch, "read the end of the log")?;
         let log = LogSeen::Files { first, continuity };
-        Ok(Start { tables, mode, log, outlet: recorded, log_end })
+        Ok(Start { tables, mode, log, outlet: recorded, spool: Spool::Off, log_end })
     }
 
     /// Where the server writes its log now.
