@@ -1,5 +1,5 @@
-//! What the envelope costs: batches of updates of four columns with both images, a thousand events each, in transactions of
-//! ten.
+//! What the envelope costs: batches of updates of four columns with both images, a thousand events each, in transactions
+//! of ten.
 //!
 //! Prints one figure a line, `figure NAME VALUE UNIT`: nanoseconds an event to encode and to decode, the medians of many
 //! rounds, and bytes an event.

@@ -1,7 +1,7 @@
 //! What all forms are made of: arrays that are read element by element, by somebody who knows what came before.
 //!
-//! Serde's own implementations would do for numbers only. A row needs its table's columns, text needs the buffer that it is
-//! a part of, and an error must say more than the library's, and less: its texts repeat what was found.
+//! Serde's own implementations would do for numbers only. A row needs its table's columns, text needs the buffer that it
+//! is a part of, and an error must say more than the library's, and less: its texts repeat what was found.
 
 use std::cell::Cell;
 use std::fmt;

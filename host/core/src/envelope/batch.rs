@@ -1,8 +1,8 @@
 //! A batch: what it closes, the tables of its changes, and the changes in runs that share their transaction.
 //!
-//! Most changes of a batch share commit, commit time and transaction with the one before; these take up to eighty bytes, so
-//! they are written once, in front of a run of such changes and in one array with them. A run is no unit of meaning: it
-//! begins where one of the three differs.
+//! Most changes of a batch share commit, commit time and transaction with the one before; these take up to eighty bytes,
+//! so they are written once, in front of a run of such changes and in one array with them: its length tells how many
+//! events to make room for. A run is no unit of meaning: it begins where one of the three differs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use serde::ser::{Serialize, SerializeSeq, SerializeTupleStruct, Serializer};
 
 use super::array::{Array, Context, Elements, Optional, next, next_by};
 use super::change::{self, EventForm, EventOf};
-use super::relation::Fingerprint;
+use super::relation::Digest;
 use super::transaction::{TransactionForm, TransactionOf, lsn, write_lsn};
 use super::{Entry, Malformed, tag as entry};
 use crate::batch::{ChunkId, Closing};
@@ -35,7 +35,7 @@ const RUN: u8 = 0;
 pub(super) struct BatchForm<'a> {
     pub(super) events: &'a [Event],
     /// Whose definitions the events refer to.
-    pub(super) tables: &'a [Fingerprint],
+    pub(super) tables: &'a [Digest],
     /// For each event, which of `tables` is its own.
     pub(super) places: &'a [u32],
     pub(super) closing: Closing,
@@ -52,7 +52,7 @@ impl Serialize for BatchForm<'_> {
     }
 }
 
-struct Tables<'a>(&'a [Fingerprint]);
+struct Tables<'a>(&'a [Digest]);
 
 impl Serialize for Tables<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -137,7 +137,7 @@ pub(super) struct Run {
 pub(super) fn read<'de, A: SeqAccess<'de>>(
     array: &mut A,
     context: Context<'_>,
-    known: &BTreeMap<Fingerprint, Arc<Relation>>,
+    known: &BTreeMap<Digest, Arc<Relation>>,
 ) -> Result<Entry, A::Error> {
     let closing = next_by(array, Array(ClosingOf(context)))?;
     let tables = next_by(array, Array(TablesOf { context, known }))?;
@@ -166,7 +166,7 @@ impl<'de> Elements<'de> for ClosingOf<'_> {
 
 struct TablesOf<'a> {
     context: Context<'a>,
-    known: &'a BTreeMap<Fingerprint, Arc<Relation>>,
+    known: &'a BTreeMap<Digest, Arc<Relation>>,
 }
 
 impl<'de> Elements<'de> for TablesOf<'_> {
@@ -175,7 +175,7 @@ impl<'de> Elements<'de> for TablesOf<'_> {
     fn read<A: SeqAccess<'de>>(self, array: &mut A) -> Result<Self::Value, A::Error> {
         let mut tables = Vec::with_capacity(self.context.room(array, 1));
         while let Some(number) = array.next_element()? {
-            let relation = self.known.get(&Fingerprint::from_number(number));
+            let relation = self.known.get(&Digest::from_number(number));
             let unknown = || self.context.refuse(Malformed::NotDescribed(number));
             tables.push(Arc::clone(relation.ok_or_else(unknown)?));
         }

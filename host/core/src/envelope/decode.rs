@@ -9,7 +9,7 @@ use rmp_serde::decode;
 use serde::de::{Deserialize, DeserializeSeed, SeqAccess};
 
 use super::array::{Array, Context, Elements, Optional, next, next_by};
-use super::relation::Fingerprint;
+use super::relation::Digest;
 use super::transaction::lsn;
 use super::{Entry, Malformed, Mark, VERSION, batch, relation, tag};
 use crate::position::Lsn;
@@ -18,7 +18,7 @@ use crate::schema::Relation;
 /// Reads entries. Batches and marks may be left out, definitions may not.
 #[derive(Debug, Default)]
 pub struct Decoder {
-    known: BTreeMap<Fingerprint, Arc<Relation>>,
+    known: BTreeMap<Digest, Arc<Relation>>,
 }
 
 impl Decoder {
@@ -38,7 +38,7 @@ impl Decoder {
         let buffer = Bytes::copy_from_slice(value);
         let entry = self.read(&buffer)?;
         let Entry::Relation(relation) = entry else { return Ok(entry) };
-        let known = self.known.entry(Fingerprint::of_value(value)).or_insert(relation);
+        let known = self.known.entry(Digest::of_value(value)).or_insert(relation);
         Ok(Entry::Relation(Arc::clone(known)))
     }
 
@@ -65,7 +65,7 @@ impl Decoder {
 
 struct EntryOf<'a> {
     context: Context<'a>,
-    known: &'a BTreeMap<Fingerprint, Arc<Relation>>,
+    known: &'a BTreeMap<Digest, Arc<Relation>>,
 }
 
 impl<'de> Elements<'de> for EntryOf<'_> {

@@ -6,7 +6,7 @@ use serde::ser::{Serialize, SerializeTupleStruct, Serializer};
 
 use super::array::Str;
 use super::batch::BatchForm;
-use super::relation::{Described, Fingerprint, RelationForm};
+use super::relation::{Described, Digest, RelationForm};
 use super::transaction::write_lsn;
 use super::{Mark, VERSION, tag};
 use crate::batch::Closing;
@@ -18,7 +18,8 @@ use crate::schema::Relation;
 /// megabytes should not be paid for in memory until the segment ends.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
-/// Writes the entries of one segment: nothing is described at first, and what it has described it does not describe again.
+/// Writes the entries of one segment: nothing is described at first, and what it has described it does not describe
+/// again.
 ///
 /// `each` gets one entry at a time, in the order in which they are to be read.
 #[derive(Debug, Default)]
@@ -28,7 +29,7 @@ pub struct Encoder {
     /// Counts batches.
     batch: u64,
     /// Of the batch: the tables of its events, and for each event a place in that list.
-    tables: Vec<Fingerprint>,
+    tables: Vec<Digest>,
     places: Vec<u32>,
 }
 
@@ -72,8 +73,8 @@ impl Encoder {
         if self.described.find(relation).is_none() {
             write(&mut self.bytes, &RelationForm(relation));
             let value = self.bytes.get(1..).expect("behind the version");
-            let fingerprint = Fingerprint::of_value(value);
-            self.described.add(relation, fingerprint);
+            let digest = Digest::of_value(value);
+            self.described.add(relation, digest);
             each(&self.bytes);
         }
     }
@@ -91,7 +92,7 @@ impl Encoder {
             Some((batch, place)) if batch == self.batch => place,
             _ => {
                 let place = u32::try_from(self.tables.len()).expect("fewer tables than numbers");
-                self.tables.push(written.fingerprint);
+                self.tables.push(written.digest);
                 written.listed = Some((self.batch, place));
                 place
             }

@@ -1,26 +1,25 @@
 //! The durable form of what comes from a source: definitions, batches and marks, in the order of the log.
 //!
-//! An entry is one byte that says the version of the format, and one MessagePack value. Files, lengths and checksums are
-//! the caller's: what is guaranteed here is that [`Decoder::decode`] gives back exactly what [`Encoder`] was given, and
-//! that whatever else the bytes are, it returns an error, does not panic, and allocates no more than a constant times
-//! their number.
+//! An entry is one byte that says the version of the format, and one MessagePack value. Files, lengths and checksums
+//! are the caller's: what is guaranteed here is that [`Decoder::decode`] gives back exactly what [`Encoder`] was given,
+//! and that whatever else the bytes are, it returns an error, does not panic, and allocates no more than a constant
+//! times their number.
 //!
 //! **Nothing is lost.** Every field of an event is written, positions as their two numbers and floats as their bits, so
-//! that the payload of a NaN and the sign of a zero come back. What is derived from a definition, its version, is written
-//! too and not computed again: a later Dovetail that digests definitions differently still reads the version by which
-//! positions and lanes were chosen.
+//! that the payload of a NaN and the sign of a zero come back. What is derived from a definition, its version, is
+//! written too and not computed again: a later Dovetail that digests definitions differently still reads the version by
+//! which an outlet or a plugin knows the rows.
 //!
 //! **Bytes outlive the code.** No name of a type, variant or field is in them, and no order of an enum: each case has a
-//! number of its own, a constant beside the code that writes it, and the `match` that chooses it has no wildcard, so a new
-//! case does not compile before it has one. Numbers are never used twice. A change of what is written for a case, or of
-//! the order of elements, is a new version; a new case alone is not, as a reader that does not know it refuses the entry
-//! by the number. The vectors beside this module hold every case as it was written once, and have to be read for as long as
-//! their version is read at all.
+//! number of its own, a constant beside the code that writes it, and the `match` that chooses it has no wildcard, so a
+//! new case does not compile before it has one. Numbers are never used twice. A change of what is written for a case, or
+//! of the order of elements, is a new version; a new case alone is not, as a reader that does not know it refuses the
+//! entry by the number. The vectors beside this module hold every case as it was written once, and have to be read for
+//! as long as their version is read at all.
 //!
-//! **Definitions stand in front, and are named by what they say.** A batch lists the tables of its changes by a digest of
-//! 64 bits of their definitions' entries, so a reader need not count, and cannot take one for another, whichever
-//! segments it has read before. Not by id and version, which leave out
-//! [`Initial`](crate::schema::Initial):
+//! **Definitions stand in front, and are named by what they say.** A batch lists the tables of its changes by a digest
+//! of 64 bits of their definitions' entries, so a reader need not count, and cannot take one for another, whichever
+//! segments it has read before. Not by id and version, which leave out [`Initial`](crate::schema::Initial):
 //!
 //! 1. A column is added; its definition is written when the catalog says that older rows hold `'new'`.
 //! 2. The engine is restarted, the same change is streamed again, and by then the catalog says something else.
@@ -30,9 +29,9 @@
 //! What is not described is refused. So is a row whose values are not as many as its table's columns.
 //!
 //! **Memory is bounded by the input.** Lengths are believed only as far as bytes are there for them: text and bytes are
-//! parts of one copy of the entry, and room for events, columns and values is made for at most as many as the remaining
-//! bytes could hold. A null of one byte becomes a value of 48 in memory, a change of five bytes an event of
-//! 168: that is the factor. The copy lives as long as any value of the entry.
+//! parts of one copy of the entry, and room for events, columns and values is made for at most as many as the entry
+//! could hold. A null of one byte becomes a value of 48 in memory, a change of five bytes an event of 168: that is the
+//! factor. The copy lives as long as any value of the entry.
 //!
 //! What fails, fails without naming what was read: an error may reach a log, and a value must not.
 

@@ -40,11 +40,11 @@ mod tag {
 /// The fewest bytes that a column takes: array, two texts, modifier, kind, initial value, number.
 const COLUMN_BYTES_MIN: usize = 7;
 
-/// What batches name a definition by: a digest of the MessagePack value of its entry. Equal definitions have equal ones.
+/// Of the MessagePack value of a definition's entry: what batches name the definition by. Equal ones have equal digests.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Fingerprint(u64);
+pub(super) struct Digest(u64);
 
-impl Fingerprint {
+impl Digest {
     pub(super) fn of_value(value: &[u8]) -> Self {
         Self(xxh3_64(value))
     }
@@ -69,7 +69,7 @@ pub(super) struct Described {
 #[derive(Debug)]
 pub(super) struct Written {
     relation: Arc<Relation>,
-    pub(super) fingerprint: Fingerprint,
+    pub(super) digest: Digest,
     /// The latest batch that names it, and where in that one's list.
     pub(super) listed: Option<(u64, u32)>,
 }
@@ -93,10 +93,10 @@ impl Described {
     }
 
     /// One that is not found.
-    pub(super) fn add(&mut self, relation: &Arc<Relation>, fingerprint: Fingerprint) {
+    pub(super) fn add(&mut self, relation: &Arc<Relation>, digest: Digest) {
         let places = self.places.entry((relation.id, relation.version)).or_default();
         places.push(self.all.len());
-        self.all.push(Written { relation: Arc::clone(relation), fingerprint, listed: None });
+        self.all.push(Written { relation: Arc::clone(relation), digest, listed: None });
     }
 }
 

@@ -157,6 +157,14 @@ fn a_definition_is_described_once_whoever_holds_it() {
 }
 
 #[test]
+fn equal_definitions_become_one_relation() {
+    let entries = encode(&[Entry::Relation(orders(Initial::Null))]);
+    let read = decode(&[&entries[..], &entries].concat());
+    let [Entry::Relation(one), Entry::Relation(same)] = &read[..] else { panic!("{read:?}") };
+    assert!(Arc::ptr_eq(one, same));
+}
+
+#[test]
 fn a_decoder_that_read_another_segment_takes_no_table_for_another() {
     let columns = vec![column("note", ColumnKind::Text, Initial::Null)];
     let customers = Relation::new(RelationId(8), table("customers"), columns, vec![]);

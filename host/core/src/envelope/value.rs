@@ -1,5 +1,5 @@
-//! Rows and values. A row is one array, in which each value takes one element for its tag and as many as its case needs:
-//! none for a null, which is a single byte then.
+//! Rows and values. A row is one array, in which each value takes one element for its tag and as many as its case
+//! needs: none for a null, which is a single byte then.
 
 use serde::de::{Error as _, SeqAccess};
 use serde::ser::{Error as _, Serialize, SerializeTupleStruct, Serializer};
@@ -57,7 +57,7 @@ impl Serialize for RowForm<'_> {
     }
 }
 
-/// How many elements [`write`] writes.
+/// How many elements [`write()`] writes.
 fn elements(value: &Value) -> usize {
     match value {
         Value::Null

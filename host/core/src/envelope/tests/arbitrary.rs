@@ -100,7 +100,10 @@ fn closing() -> impl Strategy<Value = Closing> {
 /// Changes that share their transaction.
 fn run(relations: Vec<Arc<Relation>>) -> impl Strategy<Value = Vec<Event>> {
     let changes = vec((any::<u32>(), any::<bool>(), change(relations)), 1..5);
-    let head = (lsn(), any::<i64>(), proptest::option::of(transaction()));
+    // Neighbours that differ in one of the three among them.
+    let commit = prop_oneof![Just(Lsn::new(5)), lsn()];
+    let time = prop_oneof![Just(1), any::<i64>()];
+    let head = (commit, time, proptest::option::of(transaction()));
     (head, changes).prop_map(|((commit, commit_time_micros, transaction), changes)| {
         let event = |(ordinal, redelivery, change)| Event {
             position: Position { commit, ordinal },

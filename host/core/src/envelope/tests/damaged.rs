@@ -179,7 +179,14 @@ fn another_form_is_refused_without_its_content() {
         assert_eq!(wrong, Malformed::Form);
         assert_eq!(wrong.to_string(), "entry that has not the form of version 1");
     }
-    // Bytes are not an array of numbers.
-    let array_as_bytes = [VERSION, 0xC4, 2, tag::MARK, 0];
-    assert_eq!(Decoder::new().decode(&array_as_bytes), Err(Malformed::Form));
+}
+
+#[test]
+fn bytes_are_no_array_of_numbers() {
+    let column = ("a", "text", -1, 7, None::<u8>, None::<i16>);
+    let mut relation = by_hand(&(tag::RELATION, 1, 1, "public", "t", (column,), (0,)));
+    assert!(Decoder::new().decode(&relation).is_ok());
+    relation.truncate(relation.len() - 2);
+    relation.extend([0xC4, 1, 0]);
+    assert_eq!(Decoder::new().decode(&relation), Err(Malformed::Form));
 }

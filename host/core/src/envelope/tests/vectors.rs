@@ -1,9 +1,9 @@
 //! The bytes of version 1, as they were written when it was made.
 //!
 //! When a test here fails, files that exist cannot be read any more. Then the change is wrong, or it is a new version:
-//! raise [`VERSION`], let the decoder read the old one as before for as long as files of it may exist, leave its vectors
-//! and the entries that they are compared with alone, and add vectors of the new one. Only a case that is new (a value, a
-//! kind of column) needs none: it is appended here, in entries of its own.
+//! raise [`VERSION`], let the decoder read the old one as before for as long as files of it may exist, leave its
+//! vectors and the entries that they are compared with alone, and add vectors of the new one. Only a case that is new (a
+//! value, a kind of column) needs none: it is appended here, in entries of its own.
 
 use bytes::Bytes;
 
