@@ -7,7 +7,7 @@ use std::path::Path;
 use super::environment::Environment;
 use super::field::{Field, Reader, Section};
 use super::problem::{Place, Problems};
-use super::{Pipeline, Snapshot, SnapshotMode, outlet, plugin, source, tree};
+use super::{Pipeline, Snapshot, SnapshotMode, outlet, plugin, source, spool, tree};
 
 /// Each lane is a thread with an instance of every plugin, and each worker a connection to the source: more than this
 /// is a slip of the finger.
@@ -68,6 +68,7 @@ fn pipeline(field: &Field<'_>, reader: &mut Reader<'_>, directory: &Path) -> Opt
         .required(reader, "state", expected)
         .and_then(|field| field.text(reader, expected))
         .map(|state| directory.join(state));
+    let spool = spool::check(&mut root, reader);
     root.finish(reader);
     Some(Pipeline {
         name: name?,
@@ -78,6 +79,7 @@ fn pipeline(field: &Field<'_>, reader: &mut Reader<'_>, directory: &Path) -> Opt
         outlets: outlets?,
         deliver: deliver?,
         state: state?,
+        spool: spool?,
     })
 }
 

@@ -7,7 +7,9 @@
 //! 2. a checkpoint that is saved is made of an outlet's [`Durable`], and what is acknowledged of the store's [`Saved`]:
 //!    neither can be made here;
 //! 3. a change of a table that the fences hold is dropped before it is dispatched, and nothing else is dropped;
-//! 4. the end: nothing more is read, what is in the lanes is delivered, what landed is saved, and only then the
+//! 4. the log is read into the spool by a task of its own, the [`Intake`], which is not this attempt's: it is started here,
+//!    and goes on when the attempt fails for another reason;
+//! 5. the end: nothing more is read, what is in the lanes is delivered, what landed is saved, and only then the
 //!    connection to the source closes.
 
 mod delivering;
@@ -20,7 +22,9 @@ use dovetail_core::batch::{ChunkId, Closing};
 use dovetail_core::change::{Change, Event};
 use dovetail_core::position::{Lsn, Position};
 use dovetail_core::schema::TableName;
-use dovetail_core::seam::{Action, Due, Input, Pin as Pinned, Seam, Start, Step, Verdict, View};
+use dovetail_core::seam::{
+    Action, Due, Input, Pin as Pinned, Record, Seam, Start, Step, Verdict, View,
+};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -37,7 +41,8 @@ use crate::outlet::{Durable, Landed};
 use crate::pipeline::Until;
 use crate::progress::Progress;
 use crate::source::failure::{PinError, ViewError};
-use crate::source::{Item, Options, Piece, Source, Wanted};
+use crate::source::{Item, Options, Piece, Source, Stream, Wanted};
+use crate::spool::{Intake, Spooling};
 use crate::state::{Saved, Store};
 use crate::telemetry::field;
 
@@ -50,6 +55,7 @@ pub struct Driver<'a> {
     stop: &'a CancellationToken,
     source: Source,
     store: &'a mut Store,
+    spooling: &'a mut Option<Spooling>,
     /// A step was saved.
     moved: &'a mut bool,
     seam: Seam,
@@ -65,6 +71,8 @@ pub struct Driver<'a> {
     /// The last batch ended inside a transaction.
     inside_transaction: bool,
     caught_up_at: Option<Lsn>,
+    /// What the spool has given of the source's notes and no checkpoint has passed.
+    notes: VecDeque<(Lsn, String)>,
     /// Ends the attempt once the seam has been told of it.
     failure: Option<Error>,
 }
@@ -73,6 +81,7 @@ pub struct Driver<'a> {
 pub struct Parts<'a> {
     pub source: Source,
     pub store: &'a mut Store,
+    pub spooling: &'a mut Option<Spooling>,
     /// Becomes true with the first step that is saved: what the start asked for is in the record then.
     pub moved: &'a mut bool,
     pub lanes: Lanes,
@@ -96,7 +105,7 @@ impl<'a> Driver<'a> {
         stop: &'a CancellationToken,
         parts: Parts<'a>,
     ) -> Self {
-        let Parts { source, store, moved, lanes, landed, delivering } = parts;
+        let Parts { source, store, spooling, moved, lanes, landed, delivering } = parts;
         let seam = Seam::new(store.record().clone());
         Self {
             config,
@@ -104,6 +113,7 @@ impl<'a> Driver<'a> {
             stop,
             source,
             store,
+            spooling,
             moved,
             seam,
             lanes: Some(lanes),
@@ -120,6 +130,7 @@ impl<'a> Driver<'a> {
             streamed_from: Lsn::ZERO,
             inside_transaction: false,
             caught_up_at: None,
+            notes: VecDeque::new(),
             failure: None,
         }
     }
@@ -181,6 +192,7 @@ impl<'a> Driver<'a> {
             () = tokio::time::sleep_until(self.checkpoint.not_before), if self.checkpoint.pending =>
                 Ok(Happened::CheckpointDue),
             () = self.delivering.ended() => Ok(Happened::DeliveryEnded),
+            error = failed(self.spooling) => Err(error),
             happened = self.reading.next() => happened,
         }
     }
@@ -206,6 +218,10 @@ impl<'a> Driver<'a> {
                 self.apply(Input::ViewLost).await
             }
             Happened::Item(item) => self.dispatch_item(item).await,
+            Happened::Noted(position, note) => {
+                self.notes.push_back((position, note));
+                Ok(())
+            }
             Happened::DeliveryEnded => Err(DeliveryEnded.into()),
             Happened::Stopping => Ok(()),
         }
@@ -252,8 +268,10 @@ impl<'a> Driver<'a> {
                 Ok(Vec::new())
             }
             Action::Scan(due) => self.scan(due).await,
-            // There is no spool yet, so the seam does not ask for it.
-            Action::Read { .. } => Ok(Vec::new()),
+            Action::Read { from, anew } => {
+                self.read(from, anew).await?;
+                Ok(Vec::new())
+            }
             // The last rows landed while the attempt was ending: the next one streams.
             Action::Stream { .. } if self.lanes.is_none() => Ok(Vec::new()),
             Action::Stream { from, again_before } => {
@@ -262,11 +280,12 @@ impl<'a> Driver<'a> {
                 Ok(Vec::new())
             }
             Action::Release(position) => {
-                if let (Reading::Stream(stream), Some(saved)) =
-                    (&mut self.reading, self.checkpoint.saved)
-                    && saved.get() == position
-                {
-                    stream.acknowledge(saved);
+                if let Some(saved) = self.checkpoint.saved.filter(|it| it.get() == position) {
+                    match (&self.reading, &self.spooling) {
+                        (_, Some(spooling)) => spooling.spool.release(saved).await?,
+                        (Reading::Stream(stream), None) => stream.acknowledge(saved.into()),
+                        _ => {}
+                    }
                 }
                 Ok(Vec::new())
             }
@@ -279,7 +298,7 @@ impl<'a> Driver<'a> {
             // Only what an outlet proved to be durable can be saved as a checkpoint.
             Step::Checkpoint(position) => match self.checkpoint.durable {
                 Some(durable) if durable.get() == *position => {
-                    let note = self.source.note(*position);
+                    let note = self.note(*position);
                     self.checkpoint.saved = Some(self.store.save_checkpoint(durable, note).await?);
                 }
                 _ => return Err(Error::UnprovenCheckpoint { position: *position }),
@@ -293,6 +312,15 @@ impl<'a> Driver<'a> {
         }
         *self.moved = true;
         Ok(Input::Saved(step))
+    }
+
+    /// What the source wants to have kept beside a checkpoint.
+    fn note(&mut self, position: Lsn) -> Option<String> {
+        if self.spooling.is_none() {
+            return self.source.note(position);
+        }
+        let passed = self.notes.iter().take_while(|(at, _)| *at <= position).count();
+        self.notes.drain(..passed).next_back().map(|(_, note)| note)
     }
 
     async fn take_pin(&mut self) -> Result<Input, Error> {
@@ -396,17 +424,37 @@ impl<'a> Driver<'a> {
         Ok(inputs)
     }
 
+    /// Into the spool.
+    async fn read(&mut self, from: Lsn, anew: bool) -> Result<(), Error> {
+        let pin = self.pin();
+        let Some(spooling) = self.spooling.as_mut() else { return Ok(()) };
+        if let Some(intake) = spooling.intake.take() {
+            intake.close().await;
+        }
+        if anew {
+            let (origin, note) = (self.store.origin(), self.source.note_before(from));
+            spooling.spool.begin(origin, pin, from, note).await?;
+        }
+        let stream = open(&mut self.source, self.seam.record(), from).await?;
+        spooling.intake = Some(Intake::start(stream, &mut spooling.spool)?);
+        info!({ field::POSITION } = %from, "reading the log");
+        Ok(())
+    }
+
     async fn stream(&mut self, from: Lsn) -> Result<(), Error> {
         self.progress.scan_ended();
         self.caught_up_at = Some(self.source.flushed().await?);
-        let relations = self.seam.record().relations();
-        let known: Vec<_> = relations.map(|(table, id)| (id, table.clone())).collect();
-        let stream = self.source.stream(from, &known).await.map_err(Error::Stream)?;
+        let reading = match self.spooling {
+            Some(spooling) => {
+                Reading::Spool(spooling.spool.cursor(from, self.config.source.tables()))
+            }
+            None => Reading::Stream(open(&mut self.source, self.seam.record(), from).await?),
+        };
         self.streamed_from = from;
         // Says where the stream begins, so that an outlet that is emptied before its first checkpoint is recognised.
         lanes(&mut self.lanes)?.dispatch(Vec::new(), Closing::Commit(from)).await?;
         info!({ field::POSITION } = %from, "streaming");
-        self.reading = Reading::Stream(stream);
+        self.reading = reading;
         Ok(())
     }
 
@@ -480,6 +528,21 @@ impl<'a> Driver<'a> {
             debug!({ field::ERROR } = %error, "the stream did not end in order");
         }
         delivered
+    }
+}
+
+/// The log from a position on, with what the state knows of the tables in it.
+async fn open(source: &mut Source, record: &Record, from: Lsn) -> Result<Stream, Error> {
+    let known = record.relations().map(|(table, id)| (id, table.clone()));
+    let known: Vec<_> = known.collect();
+    source.stream(from, &known).await.map_err(Error::Stream)
+}
+
+/// Why the log is not read any more. Pending for as long as it is, or was not begun. Cancel-safe.
+async fn failed(spooling: &mut Option<Spooling>) -> Error {
+    match spooling.as_mut().and_then(|it| it.intake.as_mut()) {
+        Some(intake) => intake.failed().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use dovetail_core::position::Lsn;
 use dovetail_core::schema::RelationId;
 use dovetail_core::seam::Due;
 use tracing::warn;
@@ -10,6 +11,7 @@ use crate::error::Error;
 use crate::outlet::Landed;
 use crate::source::failure::ScanError;
 use crate::source::{Item, Piece, Pin, Scan, Stream, View};
+use crate::spool::{Cursor, Next};
 use crate::telemetry::field;
 
 /// What a driver waits for.
@@ -19,6 +21,8 @@ pub(super) enum Happened {
     ScanEnded,
     ViewLost,
     Item(Item),
+    /// What the source needs to go on from a position.
+    Noted(Lsn, String),
     CheckpointDue,
     Stopping,
     DeliveryEnded,
@@ -29,8 +33,13 @@ pub(super) enum Reading {
     Nothing,
     Pin(Pin),
     View(View),
-    Scan { scan: Scan, due: HashMap<RelationId, Due> },
+    Scan {
+        scan: Scan,
+        due: HashMap<RelationId, Due>,
+    },
     Stream(Stream),
+    /// What the intake puts into the spool.
+    Spool(Cursor),
 }
 
 impl Reading {
@@ -46,6 +55,10 @@ impl Reading {
                     Ok(Happened::ViewLost)
                 }
                 Err(error) => Err(error.into()),
+            },
+            Self::Spool(cursor) => match cursor.next().await? {
+                Next::Item(item) => Ok(Happened::Item(item)),
+                Next::Noted(position, note) => Ok(Happened::Noted(position, note)),
             },
             Self::Stream(stream) => stream.next().await.map(Happened::Item).map_err(Error::Stream),
         }
