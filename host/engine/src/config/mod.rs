@@ -276,6 +276,8 @@ pub struct Snapshot {
     pub workers: NonZeroU16,
     /// Size of a chunk in rows, as the planner estimates them.
     pub chunk_rows: u32,
+    /// Of all tables together; as fast as source and outlets go without one.
+    pub max_rows_per_second: Option<NonZeroU32>,
 }
 
 /// The local copy of the log between the reader and the lanes.

@@ -71,6 +71,8 @@ pub struct Driver<'a> {
     /// The last batch ended inside a transaction.
     inside_transaction: bool,
     caught_up_at: Option<Lsn>,
+    /// The scan takes nothing more before this.
+    scan_not_before: Instant,
     /// What the spool has given of the source's notes and no checkpoint has passed.
     notes: VecDeque<(Lsn, String)>,
     /// Ends the attempt once the seam has been told of it.
@@ -130,6 +132,7 @@ impl<'a> Driver<'a> {
             streamed_from: Lsn::ZERO,
             inside_transaction: false,
             caught_up_at: None,
+            scan_not_before: Instant::now(),
             notes: VecDeque::new(),
             failure: None,
         }
@@ -193,7 +196,7 @@ impl<'a> Driver<'a> {
                 Ok(Happened::CheckpointDue),
             () = self.delivering.ended() => Ok(Happened::DeliveryEnded),
             error = failed(self.spooling) => Err(error),
-            happened = self.reading.next() => happened,
+            happened = self.reading.next(self.scan_not_before) => happened,
         }
     }
 
@@ -462,6 +465,11 @@ impl<'a> Driver<'a> {
         let Reading::Scan { due, .. } = &self.reading else { return Ok(()) };
         let Some(due) = due.get(&piece.relation.id) else { return Ok(()) };
         let mut events = piece.events;
+        if let Some(rate) = self.config.snapshot.max_rows_per_second {
+            let rows = u32::try_from(events.len()).unwrap_or(u32::MAX);
+            let pause = Duration::from_secs(1).saturating_mul(rows) / rate.get();
+            self.scan_not_before = self.scan_not_before.max(Instant::now()) + pause;
+        }
         if due.again {
             for event in &mut events {
                 event.redelivery = true;

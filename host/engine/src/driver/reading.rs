@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use dovetail_core::position::Lsn;
 use dovetail_core::schema::RelationId;
 use dovetail_core::seam::Due;
+use tokio::time::Instant;
 use tracing::warn;
 
 use crate::error::Error;
@@ -43,11 +44,11 @@ pub(super) enum Reading {
 }
 
 impl Reading {
-    /// Pending for ever where nothing is read. Cancel-safe.
-    pub(super) async fn next(&mut self) -> Result<Happened, Error> {
+    /// Pending for ever where nothing is read; a scan goes on at `not_before`. Cancel-safe.
+    pub(super) async fn next(&mut self, not_before: Instant) -> Result<Happened, Error> {
         match self {
             Self::Nothing | Self::Pin(_) | Self::View(_) => std::future::pending().await,
-            Self::Scan { scan, .. } => match scan.next().await {
+            Self::Scan { scan, .. } => match paced(not_before, scan).await {
                 Ok(Some(piece)) => Ok(Happened::Piece(piece)),
                 Ok(None) => Ok(Happened::ScanEnded),
                 Err(ScanError::ViewLost(error)) => {
@@ -63,4 +64,9 @@ impl Reading {
             Self::Stream(stream) => stream.next().await.map(Happened::Item).map_err(Error::Stream),
         }
     }
+}
+
+async fn paced(not_before: Instant, scan: &mut Scan) -> Result<Option<Piece>, ScanError> {
+    tokio::time::sleep_until(not_before).await;
+    scan.next().await
 }

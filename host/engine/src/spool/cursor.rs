@@ -11,16 +11,19 @@ use dovetail_core::batch::Closing;
 use dovetail_core::envelope::{Decoder, Entry, Kind, Mark};
 use dovetail_core::position::Lsn;
 use dovetail_core::schema::{RelationId, TableName};
+use tokio::task::JoinHandle;
 
 use super::error::Error;
 use super::segment::{HEADER_BYTES, Read, Reader};
 use super::shared::{Ahead, Fresh, Shared};
 use super::writer::Location;
-use crate::offload::Offload;
+use crate::offload::Abandoned;
 use crate::source::Item;
 
 /// Decoded in one go: enough to amortize the hand-over between threads.
 const READ_BYTES: u64 = 1 << 20;
+
+type Decoded = Vec<(Entry, Location)>;
 
 /// What comes out of a spool.
 #[derive(Debug)]
@@ -39,9 +42,11 @@ pub struct Cursor {
     tables: HashSet<TableName>,
     /// Tables that an earlier configuration had.
     left_out: HashSet<RelationId>,
-    file: Option<Offload<Open>>,
+    open: Option<Open>,
+    /// A read that is under way. A dropped call leaves it here: to begin again would be to look for the place again.
+    reading: Option<JoinHandle<(Open, Result<Decoded, Error>)>>,
     /// Decoded and not taken, the first one last.
-    decoded: Vec<(Entry, Location)>,
+    decoded: Decoded,
     /// The mark that was the last entry, if it was one.
     marked: Option<Lsn>,
 }
@@ -56,12 +61,7 @@ struct Open {
 
 impl Open {
     /// The entries from a place on; some of them.
-    fn read(
-        &mut self,
-        path: &Path,
-        from: Location,
-        to: u64,
-    ) -> Result<Vec<(Entry, Location)>, Error> {
+    fn read(&mut self, path: &Path, from: Location, to: u64) -> Result<Decoded, Error> {
         if self.at != Some(from) {
             self.seek(path, from)?;
         }
@@ -107,7 +107,17 @@ impl Cursor {
         let at = shared.seek(from);
         let tables = tables.iter().cloned().collect();
         let (left_out, decoded) = Default::default();
-        Self { shared, at, from, tables, left_out, file: None, decoded, marked: None }
+        Self {
+            shared,
+            at,
+            from,
+            tables,
+            left_out,
+            open: None,
+            reading: None,
+            decoded,
+            marked: None,
+        }
     }
 
     /// The next entry, waiting for it. Cancel-safe.
@@ -152,7 +162,6 @@ impl Cursor {
         appended.as_mut().enable();
         match self.shared.ahead(self.at) {
             Ahead::Memory(entry, next) => {
-                self.file = None;
                 let entry = match entry {
                     Fresh::Item(Item::Relation(relation)) => Entry::Relation(relation),
                     Fresh::Item(Item::Batch { events, closing }) => {
@@ -173,14 +182,25 @@ impl Cursor {
         }
     }
 
-    /// Decodes some of a segment. What was abandoned by a dropped call is opened again.
+    /// Decodes some of a segment.
     async fn read(&mut self, from: Location, to: u64) -> Result<(), Error> {
-        let path = self.shared.path(from.segment);
-        let mut file = self.file.take().unwrap_or_else(|| Offload::new(Open::default()));
-        let read = file.run(move |open| open.read(&path, from, to)).await?;
+        let reading = match &mut self.reading {
+            Some(reading) => reading,
+            reading => {
+                let path = self.shared.path(from.segment);
+                let mut open = self.open.take().unwrap_or_default();
+                reading.insert(tokio::task::spawn_blocking(move || {
+                    let read = open.read(&path, from, to);
+                    (open, read)
+                }))
+            }
+        };
+        let ended = reading.await;
+        self.reading = None;
+        let (open, read) = ended.map_err(|_| Abandoned)?;
+        self.open = Some(open);
         self.decoded = read?;
         self.decoded.reverse();
-        self.file = Some(file);
         Ok(())
     }
 
