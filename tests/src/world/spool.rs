@@ -5,7 +5,8 @@
 //! once; the server is told of what is synced.
 //!
 //! - What was synced survives a crash, and of what was appended behind that any prefix may: none when the machine fails,
-//!   all when the process is killed, a part of it when pages were written out by chance.
+//!   all when the process is killed, a part of it when pages were written out by chance. The next start need not sync
+//!   it, and another crash may take it still.
 //! - To sync, and to tell the server, is one step: told later, it only keeps more.
 //! - Everything before a position is let go of, though files can be removed only as a whole: what is held beyond is
 //!   held truly.
@@ -92,7 +93,7 @@ impl Spool {
         if bug != Some(Bug::ReadOnBehindWhatIsLost) {
             self.to = end;
         }
-        self.synced = self.to;
+        self.synced = self.synced.min(self.to);
         (self.from <= self.to).then_some(self)
     }
 

@@ -57,10 +57,6 @@ impl Scenario {
     fn all_spooled_mysql() -> Vec<Self> {
         let mysql = |name, sessions| Self { server: Server::MySql, ..spooled(name, sessions) };
         let hazard = |name, hazard| Self { hazard: Some(hazard), ..mysql(name, one()) };
-        let purged = |name| Self {
-            hazard: Some(Hazard::LogPurgedBehindTheReader),
-            ..mysql(name, one_hangs())
-        };
         vec![
             mysql("mysql, spool: a commit hangs between its log and its rows", one_hangs()),
             Self { server: Server::MySql, ..one_table("", two()) }
@@ -83,9 +79,10 @@ impl Scenario {
                 outlet_losses: 1,
                 ..mysql("mysql, spool: the outlet fails", one_hangs())
             },
-            purged("mysql, spool: the log is purged behind the reader"),
-            purged("")
-                .transactional("mysql, spool: the log is purged behind the reader, transactional"),
+            Self {
+                hazard: Some(Hazard::LogPurgedBehindTheReader),
+                ..mysql("mysql, spool: the log is purged behind the reader", one_hangs())
+            },
             hazard("mysql, spool: the log is purged while down", Hazard::LogPurged),
             hazard("mysql, spool: it is lost while down", Hazard::SpoolLost),
         ]
