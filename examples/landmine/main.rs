@@ -46,7 +46,10 @@ struct Outcome {
 async fn main() -> Result<ExitCode> {
     ensure!(std::env::args().len() == 1, "there are no arguments");
     let outcomes = [naive().await?, guards_alone().await?, spool().await?];
-    println!("\n{:<14}{:<34}{:>8}{:>8}{:>8}{:>8}", "way", "said", "right", "stale", "lost", "ghosts");
+    println!(
+        "\n{:<14}{:<34}{:>8}{:>8}{:>8}{:>8}",
+        "way", "said", "right", "stale", "lost", "ghosts"
+    );
     for outcome in &outcomes {
         println!("{outcome}");
     }
@@ -100,13 +103,16 @@ struct Scene {
 impl Scene {
     async fn set() -> Result<Self> {
         let options = Options::default().set("max_slot_wal_keep_size", KEPT);
-        let server =
-            Server::start_with(Version::V15, options.set("max_wal_size", KEPT).set("min_wal_size", "32MB"))?;
+        let server = Server::start_with(
+            Version::V15,
+            options.set("max_wal_size", KEPT).set("min_wal_size", "32MB"),
+        )?;
         let client = server.connect().await?;
         client
             .batch_execute("CREATE TABLE orders (id bigint PRIMARY KEY, version bigint NOT NULL, filler text NOT NULL)")
             .await?;
-        let fill = "INSERT INTO orders SELECT i, 0, repeat('x', 400) FROM generate_series(1, $1::int8) i";
+        let fill =
+            "INSERT INTO orders SELECT i, 0, repeat('x', 400) FROM generate_series(1, $1::int8) i";
         client.execute(fill, &[&ROWS]).await?;
         let url = server.url("postgres");
         let writers = Writers::start(2, |number, going| {

@@ -89,6 +89,12 @@ impl Attempt<'_> {
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 () = self.stop.cancelled() => return Ok(()),
+                error = Spooling::failed(&mut self.spooling) => {
+                    if !error.is_transient() {
+                        return Err(error);
+                    }
+                    warn!({ field::ERROR } = error.chain(), "the log is not read any more");
+                }
             }
         }
     }
@@ -173,7 +179,7 @@ impl Begun {
             Spooling::go_on(spooling, &config.state, config.spool, content.as_ref()).await?;
         }
         let (recorded, proof) = targets.recorded(store.record().checkpoint);
-        let held = spooling.as_ref().map_or(Held::Off, |it| it.spool.held());
+        let held = spooling.as_ref().map_or(Held::Off, Spooling::held);
         let reading = spooling.as_ref().is_some_and(|it| it.intake.is_some());
         let start = source.start(mode, recorded, held, reading).await?;
         Ok(Self { source, store, targets, start, proof })

@@ -29,12 +29,13 @@ pub(super) fn resume_position(record: &Record, start: &Start) -> Option<Lsn> {
 }
 
 /// Where the log is read from: behind what the spool holds, unless the stream goes on before or behind that. `true`: what
-/// the spool holds is of no use.
+/// the spool holds is of no use. `None` where it is being read already, or there is no pin.
 pub(super) fn reading_position(record: &Record, start: &Start) -> Option<(Lsn, bool)> {
     let from = resume_position(record, start)?;
     match start.spool {
         Spool::Holds { to, .. } if start.spool.covers(from) => Some((to, false)),
-        Spool::Holds { .. } | Spool::Empty | Spool::Off => Some((from, true)),
+        Spool::Growing { .. } if start.spool.covers(from) => None,
+        _ => Some((from, true)),
     }
 }
 
@@ -67,7 +68,7 @@ pub(super) fn examine(record: &Record, start: &Start) -> Result<(), Refusal> {
             examine_tables(record, start)?;
             examine_mode(record, start)?;
             examine_outlet(record, pin, start)?;
-            examine_log(record, pin, start)
+            examine_log(record, start)
         }
         Pin::None if !is_free(start.log) => Err(Refusal::SlotTaken),
         Pin::Intended if !may_be_ours(start.log) => Err(Refusal::SlotTaken),
@@ -123,12 +124,11 @@ fn examine_outlet(record: &Record, pin: Lsn, start: &Start) -> Result<(), Refusa
 }
 
 /// What has to be in the server's log is what is read from there, not what the spool holds.
-fn examine_log(record: &Record, pin: Lsn, start: &Start) -> Result<(), Refusal> {
-    let (from, log_end) =
-        (reading_position(record, start).map_or(pin, |(from, _)| from), start.log_end);
+fn examine_log(record: &Record, start: &Start) -> Result<(), Refusal> {
+    let Some((from, _)) = reading_position(record, start) else { return Ok(()) };
     examine_continuity(from, start.log)?;
-    if from > log_end {
-        return Err(Refusal::ServerBehind { position: from, log_end });
+    if from > start.log_end {
+        return Err(Refusal::ServerBehind { position: from, log_end: start.log_end });
     }
     examine_kept(from, start.log)
 }

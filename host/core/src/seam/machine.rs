@@ -190,7 +190,11 @@ impl Seam {
         }
     }
 
-    fn started(&mut self, start: Start) -> Vec<Action> {
+    fn started(&mut self, mut start: Start) -> Vec<Action> {
+        // What was read before there was a pin was read for another one.
+        if !self.streamed_before && start.spool != Spool::Off {
+            start.spool = Spool::Empty;
+        }
         if let Err(refusal) = examine(&self.record, &start) {
             return self.refuse(refusal);
         }

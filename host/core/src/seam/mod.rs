@@ -131,6 +131,9 @@
 //!   barriers.
 //! - To say [`Input::ChunkDurable`] and [`Input::CommitDurable`] for what an outlet reported, nothing else.
 //! - When the view is lost, to forget the actions that [need it](Action::needs_view) before it says so.
+//! - Where there is a spool: to tell the source of nothing before all of the spool up to there is synced, what was found
+//!   at the start included; to let go of nothing before [`Action::Release`]. What was delivered may be ahead of what is
+//!   synced. While the reader of an earlier attempt is at work: to say [that](Spool::Growing), and not how far it is.
 //! - When the stream's connection is lost: to stop everything behind it, and begin again with a new seam from the saved
 //!   record, as after a crash.
 //!

@@ -76,12 +76,20 @@ pub enum Spool {
     Empty,
     /// Every transaction whose position is at or past `from` and before `to`.
     Holds { from: Lsn, to: Lsn },
+    /// Every transaction at or past `from`, now or soon: the reader of an earlier attempt is still at work. It has no end
+    /// here, because what the server shows is of another moment: an end that was looked up later may be past the log's, one
+    /// that was looked up earlier before what the server has been told of meanwhile; and neither is wrong.
+    Growing { from: Lsn },
 }
 
 impl Spool {
     /// Whether the stream can go on from this position without anything that is not in it, and not to be read yet.
     pub(super) fn covers(self, position: Lsn) -> bool {
-        matches!(self, Self::Holds { from, to } if from <= position && position <= to)
+        match self {
+            Self::Off | Self::Empty => false,
+            Self::Holds { from, to } => (from..=to).contains(&position),
+            Self::Growing { from } => from <= position,
+        }
     }
 }
 
@@ -203,8 +211,8 @@ pub enum Action {
     /// A barrier down the lanes that empties these tables, before any row of [`Action::Scan`].
     Truncate(BTreeSet<TableName>),
     Scan(Vec<Due>),
-    /// Read the log into the spool, from here on and until the attempt ends; it is not streamed from there yet. Where it
-    /// is being read already it goes on.
+    /// Read the log into the spool, from here on; it is not streamed from there yet. An attempt that ends need not end
+    /// the reading: the next one is told that the spool is [`Growing`](Spool::Growing).
     Read {
         from: Lsn,
         /// What the spool holds is of no use: it is emptied first.

@@ -195,7 +195,7 @@ impl<'a> Driver<'a> {
             () = tokio::time::sleep_until(self.checkpoint.not_before), if self.checkpoint.pending =>
                 Ok(Happened::CheckpointDue),
             () = self.delivering.ended() => Ok(Happened::DeliveryEnded),
-            error = failed(self.spooling) => Err(error),
+            error = Spooling::failed(self.spooling) => Err(error),
             happened = self.reading.next(self.scan_not_before) => happened,
         }
     }
@@ -544,14 +544,6 @@ async fn open(source: &mut Source, record: &Record, from: Lsn) -> Result<Stream,
     let known = record.relations().map(|(table, id)| (id, table.clone()));
     let known: Vec<_> = known.collect();
     source.stream(from, &known).await.map_err(Error::Stream)
-}
-
-/// Why the log is not read any more. Pending for as long as it is, or was not begun. Cancel-safe.
-async fn failed(spooling: &mut Option<Spooling>) -> Error {
-    match spooling.as_mut().and_then(|it| it.intake.as_mut()) {
-        Some(intake) => intake.failed().await,
-        None => std::future::pending().await,
-    }
 }
 
 /// For waits that may last as long as somebody else's transaction.

@@ -15,7 +15,7 @@ use std::time::Duration;
 use dovetail_core::batch::Closing;
 use dovetail_core::change::Event;
 use dovetail_core::position::Lsn;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::{JoinError, JoinHandle, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
@@ -72,12 +72,14 @@ impl Intake {
     /// Until it has ended by itself: why. Pending for ever after that. Cancel-safe.
     pub async fn failed(&mut self) -> Error {
         match self.task.join_next().await {
-            Some(ended) => match ended.expect("the intake does not panic") {
-                Err(error) => error,
-                Ok(()) => SpoolError::from(Abandoned).into(),
-            },
+            Some(ended) => why(ended),
             None => std::future::pending().await,
         }
+    }
+
+    /// As [`Self::failed`], if it has ended.
+    pub fn try_failed(&mut self) -> Option<Error> {
+        self.task.try_join_next().map(why)
     }
 
     /// Reads no more, syncs, and tells the source.
@@ -88,6 +90,13 @@ impl Intake {
         {
             debug!({ field::ERROR } = error.chain(), "the intake did not end in order");
         }
+    }
+}
+
+fn why(ended: Result<Result<(), Error>, JoinError>) -> Error {
+    match ended.expect("the intake does not panic") {
+        Err(error) => error,
+        Ok(()) => SpoolError::from(Abandoned).into(),
     }
 }
 

@@ -165,14 +165,6 @@ impl Spool {
         .await?
     }
 
-    /// What it holds, as the seam asks at a start.
-    pub fn held(&self) -> Held {
-        match self.shared.span() {
-            Some((from, to)) => Held::Holds { from, to },
-            None => Held::Empty,
-        }
-    }
-
     /// Empties it, and begins it at a position, with what the source needs to go on from there.
     ///
     /// # Errors
@@ -233,16 +225,19 @@ impl Spooling {
     /// For an attempt that begins: what reads goes on, and what has ended is opened anew.
     ///
     /// # Errors
-    /// As [`Spool::open`].
+    /// As [`Spool::open`]; and why reading ended meanwhile, once.
     pub async fn go_on(
         spooling: &mut Option<Self>,
         state: &Path,
         settings: Option<config::Spool>,
         content: Option<&Content>,
-    ) -> Result<(), Error> {
-        let is_running = |it: &Self| it.intake.as_ref().is_some_and(Intake::is_running);
-        if spooling.as_ref().is_some_and(is_running) {
-            return Ok(());
+    ) -> Result<(), crate::error::Error> {
+        if let Some(intake) = spooling.as_mut().and_then(|it| it.intake.as_mut()) {
+            match intake.try_failed() {
+                None if intake.is_running() => return Ok(()),
+                None => {}
+                Some(error) => return Err(error),
+            }
         }
         *spooling = None;
         if let Some(settings) = settings {
@@ -250,6 +245,23 @@ impl Spooling {
             *spooling = Some(Self { spool, intake: None });
         }
         Ok(())
+    }
+
+    /// Why the log is not read any more, once. Pending for as long as it is, or was not begun. Cancel-safe.
+    pub async fn failed(spooling: &mut Option<Self>) -> crate::error::Error {
+        match spooling.as_mut().and_then(|it| it.intake.as_mut()) {
+            Some(intake) => intake.failed().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// What it holds, as the seam asks at a start.
+    pub fn held(&self) -> Held {
+        match (self.spool.shared.span(), &self.intake) {
+            (None, _) => Held::Empty,
+            (Some((from, _)), Some(_)) => Held::Growing { from },
+            (Some((from, to)), None) => Held::Holds { from, to },
+        }
     }
 
     /// What the source needs to go on reading.

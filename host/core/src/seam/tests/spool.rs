@@ -66,6 +66,31 @@ fn an_outlet_that_is_ahead_of_the_spool_needs_nothing_of_it() {
 }
 
 #[test]
+fn a_reader_that_is_at_work_goes_on_whatever_the_server_shows() {
+    let record = || done().with(&Step::Checkpoint(lsn(60))).with(&Step::Finish);
+    // The server was told of more since the spool was looked at; or it was looked at first, and has more by now.
+    for (confirmed, log_end) in [(85, 1000), (70, 75)] {
+        let start =
+            Start { log_end: lsn(log_end), ..kept(Spool::Growing { from: lsn(55) }, confirmed) };
+        let out = Seam::new(record()).apply(Input::Start(start));
+        assert_eq!(out, vec![stream(60, log_end)], "it is not asked to read");
+    }
+    let start = kept(Spool::Growing { from: lsn(61) }, 60);
+    let out = Seam::new(record()).apply(Input::Start(start));
+    assert_eq!(out, vec![read(60, true), stream(60, 1000)], "of no use");
+}
+
+#[test]
+fn what_was_read_for_another_pin_is_of_no_use() {
+    let mut seam = Seam::new(Record::default());
+    seam.apply(Input::Start(Start { spool: spooled(40, 80), ..fresh(&["a"]) }));
+    seam.apply(Input::Saved(Step::Intend));
+    seam.apply(Input::Pinned { at: lsn(50), view: true });
+    let opened = seam.apply(Input::Saved(Step::Pin(lsn(50))));
+    assert_eq!(opened, vec![read(50, true), Action::OpenView(View::Pinned)]);
+}
+
+#[test]
 fn at_another_server_the_outlets_position_counts_if_the_spool_has_it() {
     let (old, new) = (|offset| Lsn::binlog(0, 3, offset), Lsn::binlog(1, 7, 4));
     let log = Log::Files { first: new, continuity: Continuity::Elsewhere };
