@@ -166,7 +166,8 @@ impl Tails {
     }
 }
 
-const DAMAGED: &str = "the file ends there although the server has committed what follows: it is damaged. Have the tables     scanned again: remove the state directory, empty the outlet, and start";
+const DAMAGED: &str = "the file ends there although the server has committed what follows: it is damaged. Have the \
+     tables scanned again: remove the state directory, empty the outlet, and start";
 
 /// What the server had committed at a place.
 async fn committed(wire: &mut Wire, place: &Place) -> Result<GtidState, Failure> {
