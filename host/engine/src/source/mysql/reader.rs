@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use dovetail_core::batch::Closing;
 use dovetail_core::change::Event;
 use dovetail_core::decode::binlog::header;
 use dovetail_core::decode::binlog::kind;
@@ -119,8 +120,8 @@ impl Reader {
                 Ok(()) => {}
                 Err(Stop::End) => return Ok(()),
                 Err(Stop::Error(error)) => {
-                    // What is complete is good, and saves the reading of it again.
-                    return match self.hand_over().await {
+                    // What is complete is good, and saves the reading of it again. The rest comes again as a whole.
+                    return match self.hand_over_if(|closing| *closing != Closing::Open).await {
                         Ok(()) | Err(_) => Err(error),
                     };
                 }
@@ -265,13 +266,18 @@ impl Reader {
     }
 
     async fn hand_over(&mut self) -> Result<(), Stop> {
+        self.hand_over_if(|_| true).await
+    }
+
+    async fn hand_over_if(&mut self, wanted: impl Fn(&Closing) -> bool) -> Result<(), Stop> {
         let open = self.builder.is_open();
         self.cut = Instant::now();
         if let Some((closed, last)) = self.closed.take() {
             let footprint = last.map(|(start, event)| Footprint::of(start, &event));
             self.trail(|trail| trail.close(closed, footprint));
         }
-        for (events, closing, bytes) in self.batcher.cut(open).into_iter().flatten() {
+        let cut = self.batcher.cut(open).into_iter().flatten();
+        for (events, closing, bytes) in cut.filter(|(_, closing, _)| wanted(closing)) {
             self.send(Item::Batch { events, closing }, bytes).await?;
         }
         Ok(())
