@@ -33,5 +33,6 @@ pub mod outcome;
 pub mod position;
 pub mod schema;
 pub mod seam;
+pub mod timeline;
 pub mod transaction;
 pub mod value;

@@ -62,7 +62,11 @@ pub(super) fn fenced_elsewhere(record: &Record, start: &Start) -> BTreeSet<Table
     record.fenced().filter(|_| is_elsewhere(start)).cloned().collect()
 }
 
-pub(super) fn examine(record: &Record, start: &Start) -> Result<(), Refusal> {
+/// Whether a pipeline may go on.
+///
+/// # Errors
+/// Definite: see the module.
+pub fn examine(record: &Record, start: &Start) -> Result<(), Refusal> {
     match record.pin {
         Pin::At(pin) => {
             examine_tables(record, start)?;
@@ -71,7 +75,10 @@ pub(super) fn examine(record: &Record, start: &Start) -> Result<(), Refusal> {
             examine_log(record, start)
         }
         Pin::None if !is_free(start.log) => Err(Refusal::SlotTaken),
-        Pin::Intended if !may_be_ours(start.log) => Err(Refusal::SlotTaken),
+        // Given up: the pipeline has streamed from it.
+        Pin::Intended if !may_be_ours(start.log) && !record.is_given_up() => {
+            Err(Refusal::SlotTaken)
+        }
         Pin::None | Pin::Intended => match start.outlet.position() {
             Some(recorded) => Err(Refusal::StateMissing { recorded }),
             None => Ok(()),
@@ -135,7 +142,13 @@ fn examine_log(record: &Record, start: &Start) -> Result<(), Refusal> {
 
 /// Before positions are compared at all: whether they are of one log.
 fn examine_continuity(from: Lsn, log: Log) -> Result<(), Refusal> {
-    let Log::Files { first, continuity } = log else { return Ok(()) };
+    let (first, continuity) = match log {
+        Log::Files { first, continuity } => (first, continuity),
+        Log::Slot(Slot::Forked { at }) => {
+            return Err(Refusal::ServerForked { position: from, fork: at });
+        }
+        Log::Slot(_) => return Ok(()),
+    };
     match continuity {
         Continuity::Same | Continuity::Elsewhere => Ok(()),
         Continuity::Purged => Err(Refusal::LogPurged { from, to: first }),
@@ -156,6 +169,6 @@ fn examine_kept(from: Lsn, log: Log) -> Result<(), Refusal> {
         Log::Files { first, continuity: Continuity::Same } if first > from => {
             Err(Refusal::LogPurged { from, to: first })
         }
-        Log::Slot(Slot::Present { .. }) | Log::Files { .. } => Ok(()),
+        Log::Slot(Slot::Present { .. } | Slot::Forked { .. }) | Log::Files { .. } => Ok(()),
     }
 }

@@ -225,7 +225,7 @@ impl Seam {
             }
             Pin::Intended => match self.start.as_ref().map(|start| start.log) {
                 Some(Log::Slot(Slot::Absent) | Log::Files { .. }) | None => self.take_pin(),
-                Some(Log::Slot(Slot::Present { .. } | Slot::Lost)) => self.drop_pin(),
+                Some(Log::Slot(_)) => self.drop_pin(),
             },
             Pin::At(_) => self.reach_rows(),
         }

@@ -156,9 +156,11 @@ mod scanning;
 #[cfg(test)]
 mod tests;
 
+pub use examination::examine;
 pub use fences::{Fences, Verdict};
 pub use machine::Seam;
 pub use protocol::{
-    Action, Continuity, Due, Input, Log, Mode, Recorded, Refusal, Slot, Spool, Start, View,
+    Action, Continuity, Due, Gap, Input, Log, Loss, Mode, Recorded, Refusal, Slot, Spool, Start,
+    View,
 };
 pub use record::{Fenced, Pin, Record, Scan, Step};

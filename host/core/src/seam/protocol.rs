@@ -32,6 +32,11 @@ pub enum Slot {
     },
     /// It is there, but the log that it needs is not (`wal_status = lost`, or invalidated).
     Lost,
+    /// Whatever it holds is of another history: the server's left the one that was read at this position, which is
+    /// before the one where this pipeline stands.
+    Forked {
+        at: Lsn,
+    },
 }
 
 /// What the server holds of the log for this pipeline, as it shows it at the start.
@@ -270,48 +275,44 @@ pub enum Refusal {
          pg_drop_replication_slot"
     )]
     SlotTaken,
-    #[error(
-        "the replication slot is gone: changes from {from} on are lost. Remove the state directory and start anew to \
-         copy the tables again"
-    )]
+    #[error("the replication slot is gone: changes from {from} on are lost")]
     SlotMissing { from: Lsn },
     #[error(
-        "the server removed the log that the replication slot needs: changes from {from} on are lost. Drop the slot, \
-         remove the state directory and start anew to copy the tables again"
+        "the server removed the log that the replication slot needs: changes from {from} on are lost"
     )]
     SlotLost { from: Lsn },
     #[error(
         "the replication slot starts at {to}, past {from}, where this pipeline stands: it was made again or read by \
-         another. Changes from {from} to {to} are lost. Drop the slot, remove the state directory and start anew to \
-         copy the tables again"
+         another. Changes from {from} to {to} are lost. If another program uses it, give this pipeline another one"
     )]
     SlotAhead { from: Lsn, to: Lsn },
     #[error(
-        "the server has removed its binlog from {from} to {to}: those changes are lost. Remove the state directory and \
-         start anew to copy the tables again; let the server keep its binlog for longer (binlog_expire_logs_seconds) \
-         than a scan and the longest stop take"
+        "the server has removed its binlog from {from} to {to}: those changes are lost. Let the server keep its \
+         binlog for longer (binlog_expire_logs_seconds) than a scan and the longest stop take"
     )]
     LogPurged { from: Lsn, to: Lsn },
     #[error(
-        "the server's binlog was reset after {from}, where this pipeline stands: changes since then may be lost. Remove \
-         the state directory and start anew to copy the tables again"
+        "the server's binlog was reset after {from}, where this pipeline stands: changes since then may be lost"
     )]
     LogReset { from: Lsn },
     #[error(
         "this server lacks transactions that were read before {position} from another one: it is a replica that lags \
-         behind, or was restored from a backup. Let it catch up, point the pipeline at a server that has them, or \
-         remove the state directory and start anew"
+         behind, or was restored from a backup. Let it catch up, or point the pipeline at a server that has them"
     )]
     ServerLacks { position: Lsn },
     #[error(
         "this server has other transactions in the place of some that were read before {position}: it went its own way \
-         before it took over. Point the pipeline at a server that has them, or remove the state directory and start \
-         anew to copy the tables again"
+         before it took over. Point the pipeline at a server that has them"
     )]
     ServerDiverged { position: Lsn },
     #[error(
+        "this server's history left the one that was read at {fork}, before {position}, where this pipeline stands: it was \
+         promoted without the changes in between, or restored from a backup. Point the pipeline at a server that has them"
+    )]
+    ServerForked { position: Lsn, fork: Lsn },
+    #[error(
         "the server's log ends at {log_end}, before {position}, which was read from it: it was restored from a backup \
-         or is another server. Point the pipeline at the right server, or remove the state directory and start anew"
+         or is another server. Point the pipeline at the right server"
     )]
     ServerBehind { position: Lsn, log_end: Lsn },
     #[error(
@@ -335,15 +336,63 @@ fn list(tables: &BTreeSet<TableName>) -> String {
     tables.iter().map(TableName::to_string).collect::<Vec<_>>().join(", ")
 }
 
-impl Refusal {
-    /// What of the log is lost, for the gap ledger: from, and to where that is known.
-    pub fn gap(&self) -> Option<(Lsn, Option<Lsn>)> {
+/// Changes that cannot be had any more, or not here.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Gap {
+    pub loss: Loss,
+    /// The last position up to which nothing is missing.
+    pub from: Lsn,
+    /// Where the log goes on, as far as it is known.
+    pub to: Option<Lsn>,
+}
+
+/// How the log came to lack them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Loss {
+    SlotMissing,
+    SlotLost,
+    SlotAhead,
+    Purged,
+    Reset,
+    Behind,
+    Diverged,
+}
+
+impl Loss {
+    pub fn name(self) -> &'static str {
         match self {
-            Self::SlotMissing { from } | Self::SlotLost { from } => Some((*from, None)),
-            Self::SlotAhead { from, to } | Self::LogPurged { from, to } => Some((*from, Some(*to))),
-            Self::LogReset { from } => Some((*from, None)),
-            _ => None,
+            Self::SlotMissing => "slot missing",
+            Self::SlotLost => "slot lost",
+            Self::SlotAhead => "slot ahead",
+            Self::Purged => "purged",
+            Self::Reset => "reset",
+            Self::Behind => "behind",
+            Self::Diverged => "diverged",
         }
+    }
+}
+
+impl Refusal {
+    /// What of the log is lost, for the gap ledger.
+    pub fn gap(&self) -> Option<Gap> {
+        let (loss, from, to) = match *self {
+            Self::SlotMissing { from } => (Loss::SlotMissing, from, None),
+            Self::SlotLost { from } => (Loss::SlotLost, from, None),
+            Self::SlotAhead { from, to } => (Loss::SlotAhead, from, Some(to)),
+            Self::LogPurged { from, to } => (Loss::Purged, from, Some(to)),
+            Self::LogReset { from } => (Loss::Reset, from, None),
+            Self::ServerLacks { position } => (Loss::Behind, position, None),
+            Self::ServerBehind { position, .. } => (Loss::Behind, position, None),
+            Self::ServerDiverged { position } => (Loss::Diverged, position, None),
+            Self::ServerForked { fork, .. } => (Loss::Diverged, fork, None),
+            Self::StateMissing { .. }
+            | Self::OutletBehind { .. }
+            | Self::SlotTaken
+            | Self::ScanUnfinished { .. }
+            | Self::Replaced { .. }
+            | Self::OutOfOrder { .. } => return None,
+        };
+        Some(Gap { loss, from, to })
     }
 }
 

@@ -371,6 +371,11 @@ fn positions_out_of_order_are_refused_each_with_its_own_reason() {
         ),
         (
             saved(),
+            with(Slot::Forked { at: lsn(55) }, Recorded::Unkept),
+            Refusal::ServerForked { position: lsn(60), fork: lsn(55) },
+        ),
+        (
+            saved(),
             with(present, Recorded::At(lsn(59))),
             Refusal::OutletBehind { recorded: Some(lsn(59)), saved: lsn(60) },
         ),
@@ -391,6 +396,32 @@ fn positions_out_of_order_are_refused_each_with_its_own_reason() {
     let in_order = with(present, Recorded::At(lsn(60)));
     let actions = Seam::new(saved()).apply(Input::Start(in_order));
     assert_eq!(actions.first(), Some(&stream(60, 1000)));
+}
+
+#[test]
+fn behind_a_gap_that_was_accepted_everything_begins_anew_behind_a_barrier() {
+    let given_up = || done().with(&Step::Checkpoint(lsn(60))).given_up();
+    let slots = [
+        Slot::Lost,
+        Slot::Present { confirmed: lsn(61), streamed: true },
+        Slot::Forked { at: lsn(55) },
+    ];
+    for slot in slots {
+        let mut seam = Seam::new(given_up());
+        let start = Start { log: Log::Slot(slot), log_end: lsn(30), ..start(&["a"]) };
+        assert_eq!(seam.apply(Input::Start(start)), vec![Action::DropPin]);
+        assert_eq!(seam.apply(Input::PinDropped), vec![Action::TakePin]);
+        // Before the old one: the server was restored.
+        let pinned = Input::Pinned { at: lsn(20), view: true };
+        assert_eq!(seam.apply(pinned), save(Step::Pin(lsn(20))));
+        let open = vec![Action::OpenView(View::Pinned)];
+        assert_eq!(seam.apply(Input::Saved(Step::Pin(lsn(20)))), open);
+        let attempt = Step::Attempt(tables(&["a"]));
+        assert_eq!(seam.apply(Input::PinnedViewOpened), save(attempt.clone()));
+        let due = Due { table: table("a"), again: true, first_chunk: 0 };
+        let scan = vec![Action::Truncate(tables(&["a"])), Action::Scan(vec![due])];
+        assert_eq!(seam.apply(Input::Saved(attempt)), scan);
+    }
 }
 
 #[test]

@@ -124,7 +124,8 @@ impl Stream {
         let session = Session::open(&source.server).await?;
         let mut wire = Wire::open(&source.server).await?;
         let log = Log::read(&mut wire, source.kind).await?;
-        let (dump, builder, from) = begin(source, wire, &log, start).await?;
+        let begun = begin(source, wire, &log, start).await?;
+        let from = begun.from;
         let gtids = match start.note.and_then(|note| note.asked.as_ref()) {
             // What is read again counts when it is read.
             Some(Asked::Behind(set)) => Gtids::Set(set.clone()),
@@ -145,7 +146,7 @@ impl Stream {
             closing: closing.clone(),
         };
         let mut tasks = JoinSet::new();
-        tasks.spawn(Reader::new(dump, builder, definitions, from, ends).run());
+        tasks.spawn(Reader::new(begun, definitions, ends).run());
         let rung = start.note.map(|note| note.rung);
         let note = Note { server: log.server, ..Note::of(rung.unwrap_or(Rung::Lock)) };
         let notebook = Notebook { trail, note };
@@ -284,7 +285,7 @@ pub async fn look(
         if let Err(StreamError::Lost { .. }) = opened {
             continuity = Continuity::Reset;
         } else {
-            opened?;
+            drop(opened?);
         }
     }
     drop(session);
