@@ -165,6 +165,29 @@ async fn an_outlet_that_is_down_is_not_noticed_by_the_source() -> Result<()> {
     Ok(())
 }
 
+/// The outlet's server is still down when the source's comes back: nothing but the source is needed to read on.
+#[tokio::test(flavor = "multi_thread")]
+async fn reading_goes_on_though_the_outlet_is_down_when_the_source_comes_back() -> Result<()> {
+    let (mut server, client) = source(short_log()).await?;
+    let mut other = Server::start(Version::under_test())?;
+    other.connect().await?.batch_execute("CREATE DATABASE replica").await?;
+    let setup = Setup::new("both", &server, &["public.t"])?.to_postgres(&other);
+    let mut engine = setup.run()?;
+    setup.caught_up(&mut engine, &client).await?;
+    other.kill()?;
+    client.batch_execute(&round(0)).await?;
+    server.kill()?;
+    engine.until_logged(&["another one follows"]).await?;
+    server.restart()?;
+    let client = server.connect().await?;
+    let written = outlast(&client, &setup, &mut engine, 12).await?;
+    ensure!(written > 64 << 20, "only {written} bytes were written");
+    other.restart()?;
+    setup.caught_up(&mut engine, &client).await?;
+    let replica = other.connect_to(&other.url("replica")).await?;
+    is_copied(&client, &replica).await
+}
+
 fn segments(setup: &Setup) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(setup.state().join("spool"))?;
     let paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
@@ -221,7 +244,7 @@ async fn a_lost_or_damaged_spool_is_refused() -> Result<()> {
 
     setup.change("/spool", json!("off"));
     let off = setup.finished("run", &[])?;
-    ensure!(off.code == 70 && off.stderr.contains("are lost"), "{}", off.text());
+    ensure!(off.code == 70 && off.stderr.contains("leave behind"), "{}", off.text());
     setup.change("/spool", json!({}));
 
     // A bit that was synced.

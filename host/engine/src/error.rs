@@ -44,6 +44,11 @@ pub enum Error {
     DrainTimedOut,
     #[error("keep the state")]
     State(#[from] state::Error),
+    #[error(
+        "`spool: off` would leave behind what the spool holds up to {spooled}, and the source need not have kept: take \
+         `spool: off` away, let the outlets catch up while nothing is written, and stop; or begin anew"
+    )]
+    SpoolLeft { spooled: Lsn },
     #[error("keep the log")]
     Spool(#[from] spool::Error),
     #[error("load plugins")]
@@ -74,6 +79,7 @@ impl Error {
             Self::State(error) => error.is_transient(),
             Self::Spool(error) => error.is_transient(),
             Self::NotReady(_)
+            | Self::SpoolLeft { .. }
             | Self::Plugins(_)
             | Self::Refused(_)
             | Self::Stopped

@@ -15,7 +15,7 @@ use std::fmt;
 
 use dovetail_core::lane;
 use dovetail_core::position::Lsn;
-use dovetail_core::seam::{Spool as Held, Start};
+use dovetail_core::seam::{Recorded, Seam, Spool as Held, Start};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -160,6 +160,9 @@ impl Begun {
         reached: &mut bool,
     ) -> Result<Self, Error> {
         let content = state::read(&config.state).await?;
+        if let Some(spooled) = left_behind(config, content.as_ref()).await? {
+            return Err(Error::SpoolLeft { spooled });
+        }
         let notes = notes(content.as_ref());
         // The directory is made with the state.
         let settings = content.as_ref().and(config.spool);
@@ -173,17 +176,47 @@ impl Begun {
         }
         preflight(mode, &source, &store).await?;
         store.keep_outlets(kinds(config)).await?;
-        let targets = open_targets(config, &origin).await?;
-        *reached = true;
         if spooling.is_none() {
             Spooling::go_on(spooling, &config.state, config.spool, content.as_ref()).await?;
         }
+        read_on(mode, spooling, &mut source, &store).await?;
+        let targets = open_targets(config, &origin).await?;
+        *reached = true;
         let (recorded, proof) = targets.recorded(store.record().checkpoint);
         let held = spooling.as_ref().map_or(Held::Off, Spooling::held);
         let reading = spooling.as_ref().is_some_and(|it| it.intake.is_some());
         let start = source.start(mode, recorded, held, reading).await?;
         Ok(Self { source, store, targets, start, proof })
     }
+}
+
+/// Reads the log before the outlets are asked for anything, so that the source does not notice that they are down.
+async fn read_on(
+    mode: SnapshotMode,
+    spooling: &mut Option<Spooling>,
+    source: &mut Source,
+    store: &Store,
+) -> Result<(), Error> {
+    let Some(spooling) = spooling.as_mut().filter(|it| it.intake.is_none()) else { return Ok(()) };
+    let held = spooling.held();
+    if !matches!(held, Held::Holds { .. }) {
+        return Ok(());
+    }
+    let start = source.start(mode, Recorded::Unkept, held, false).await?;
+    match Seam::may_read_on(store.record(), &start) {
+        Some(from) => spooling.read(source, store.record(), from).await,
+        None => Ok(()),
+    }
+}
+
+/// What a spool of an earlier configuration has, and this one would leave behind.
+async fn left_behind(config: &Pipeline, content: Option<&Content>) -> Result<Option<Lsn>, Error> {
+    if config.spool.is_some() {
+        return Ok(None);
+    }
+    let checkpoint = content.and_then(|content| content.record.checkpoint);
+    let spooled = spool::look(&config.state, content).await?.map(|look| look.mark.position);
+    Ok(spooled.filter(|spooled| checkpoint < Some(*spooled)))
 }
 
 /// What `dovetail check` found.
@@ -199,6 +232,7 @@ pub struct Report {
 pub async fn check(config: &Pipeline) -> Result<Report, Error> {
     load(config)?;
     let content = state::read(&config.state).await?;
+    let left = left_behind(config, content.as_ref()).await?;
     let read = match config.spool {
         Some(_) => spool::look(&config.state, content.as_ref()).await?.and_then(|it| it.mark.note),
         None => None,
@@ -206,7 +240,10 @@ pub async fn check(config: &Pipeline) -> Result<Report, Error> {
     let notes = notes(content.as_ref());
     let source = Source::connect(&config.source, &notes, read.as_deref()).await?;
     let record = content.map(|content| content.record).unwrap_or_default();
-    let findings = source.findings(&record, config.snapshot.mode).await?;
+    let mut findings = source.findings(&record, config.snapshot.mode).await?;
+    let advice = "it holds what may be nowhere else";
+    let finding = |spooled| Finding::error(Error::SpoolLeft { spooled }.to_string(), advice);
+    findings.extend(left.map(finding));
     Ok(Report { pipeline: config.name.clone(), findings })
 }
 

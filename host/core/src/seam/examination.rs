@@ -140,6 +140,20 @@ fn examine_log(record: &Record, start: &Start) -> Result<(), Refusal> {
     examine_kept(from, start.log)
 }
 
+/// Where reading into the spool may go on before anything is known of the outlets: at the end of what it holds, if that is
+/// enough for whatever they say, and the server's log goes on there. At another server it may not: what that means for
+/// tables has to be decided first.
+pub(super) fn may_read_on(record: &Record, start: &Start) -> Option<Lsn> {
+    let Spool::Holds { to, .. } = start.spool else { return None };
+    let covered = saved_position(record).is_some_and(|saved| start.spool.covers(saved));
+    let goes_on = covered
+        && !is_elsewhere(start)
+        && to <= start.log_end
+        && examine_continuity(to, start.log).is_ok()
+        && examine_kept(to, start.log).is_ok();
+    goes_on.then_some(to)
+}
+
 /// Before positions are compared at all: whether they are of one log.
 fn examine_continuity(from: Lsn, log: Log) -> Result<(), Refusal> {
     let (first, continuity) = match log {

@@ -8,7 +8,7 @@ use crate::position::Lsn;
 use crate::schema::{RelationId, TableName};
 
 use super::examination::{
-    examine, fenced_elsewhere, outlet_position, reading_position, resume_position,
+    examine, fenced_elsewhere, may_read_on, outlet_position, reading_position, resume_position,
 };
 use super::fences::{Fences, Verdict};
 use super::protocol::{Action, Due, Input, Log, Mode, Refusal, Slot, Spool, Start, View};
@@ -119,6 +119,12 @@ impl Seam {
     /// The verdict on one change of the stream, in the transaction at `commit`.
     pub fn judge(&self, relation: RelationId, transaction: &TransactionId, commit: Lsn) -> Verdict {
         self.fences.judge(relation, transaction, commit)
+    }
+
+    /// Where reading into the spool may go on though no outlet can be asked where it stands; the seam's own start comes
+    /// when they can, and finds the spool [growing](Spool::Growing).
+    pub fn may_read_on(record: &Record, start: &Start) -> Option<Lsn> {
+        may_read_on(record, start)
     }
 
     /// For a reader that judges in a task of its own: complete from [`Action::Stream`] on.

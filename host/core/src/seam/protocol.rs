@@ -282,8 +282,10 @@ pub enum Refusal {
     )]
     SlotLost { from: Lsn },
     #[error(
-        "the replication slot starts at {to}, past {from}, where this pipeline stands: it was made again or read by \
-         another. Changes from {from} to {to} are lost. If another program uses it, give this pipeline another one"
+        "the replication slot starts at {to}, past {from}, where this pipeline stands: it was made again, read by another \
+         program, or told that the spool has what lies between, and the spool is gone. Changes from {from} to {to} are \
+         lost, unless the spool's directory can be brought back. If another program uses the slot, give this pipeline \
+         another one"
     )]
     SlotAhead { from: Lsn, to: Lsn },
     #[error(

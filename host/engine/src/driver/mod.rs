@@ -22,7 +22,7 @@ use std::time::Duration;
 use dovetail_core::batch::Closing;
 use dovetail_core::change::Event;
 use dovetail_core::position::Lsn;
-use dovetail_core::seam::{Action, Input, Pin as Pinned, Record, Seam, Start, Step, Verdict};
+use dovetail_core::seam::{Action, Input, Pin as Pinned, Seam, Start, Step, Verdict};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -38,8 +38,8 @@ use crate::lanes::{DeliveryEnded, Lanes};
 use crate::outlet::{Durable, Landed};
 use crate::pipeline::Until;
 use crate::progress::Progress;
-use crate::source::{Item, Source, Stream};
-use crate::spool::{Intake, Spooling};
+use crate::source::{Item, Source};
+use crate::spool::{self, Spooling};
 use crate::state::{Saved, Store};
 use crate::telemetry::field;
 
@@ -327,17 +327,10 @@ impl<'a> Driver<'a> {
     async fn read(&mut self, from: Lsn, anew: bool) -> Result<(), Error> {
         let pin = self.pin();
         let Some(spooling) = self.spooling.as_mut() else { return Ok(()) };
-        if let Some(intake) = spooling.intake.take() {
-            intake.close().await;
-        }
         if anew {
-            let (origin, note) = (self.store.origin(), self.source.note_before(from));
-            spooling.spool.begin(origin, pin, from, note).await?;
+            spooling.begin(self.store.origin(), pin, from, self.source.note_before(from)).await?;
         }
-        let stream = open(&mut self.source, self.seam.record(), from).await?;
-        spooling.intake = Some(Intake::start(stream, &mut spooling.spool)?);
-        info!({ field::POSITION } = %from, "reading the log");
-        Ok(())
+        spooling.read(&mut self.source, self.seam.record(), from).await
     }
 
     async fn stream(&mut self, from: Lsn) -> Result<(), Error> {
@@ -347,7 +340,9 @@ impl<'a> Driver<'a> {
             Some(spooling) => {
                 Reading::Spool(spooling.spool.cursor(from, self.config.source.tables()))
             }
-            None => Reading::Stream(open(&mut self.source, self.seam.record(), from).await?),
+            None => {
+                Reading::Stream(spool::stream(&mut self.source, self.seam.record(), from).await?)
+            }
         };
         self.streamed_from = from;
         // Says where the stream begins, so that an outlet that is emptied before its first checkpoint is recognised.
@@ -409,13 +404,6 @@ impl<'a> Driver<'a> {
         }
         delivered
     }
-}
-
-/// The log from a position on, with what the state knows of the tables in it.
-async fn open(source: &mut Source, record: &Record, from: Lsn) -> Result<Stream, Error> {
-    let known = record.relations().map(|(table, id)| (id, table.clone()));
-    let known: Vec<_> = known.collect();
-    source.stream(from, &known).await.map_err(Error::Stream)
 }
 
 /// For waits that may last as long as somebody else's transaction.

@@ -58,6 +58,7 @@ impl Intake {
             sync_at: Instant::now(),
             unsynced: false,
             open: false,
+            had_room: false,
         };
         let mut task = JoinSet::new();
         task.spawn(reader.run(closing.clone()));
@@ -112,6 +113,8 @@ struct Reader {
     unsynced: bool,
     /// The last item ended inside a transaction.
     open: bool,
+    /// In this life.
+    had_room: bool,
 }
 
 enum Happened {
@@ -242,9 +245,11 @@ impl Reader {
                 if told {
                     info!("the spool has room again");
                 }
+                self.had_room = true;
                 return Ok(());
             }
-            if settings.at_limit == AtLimit::Stop {
+            // An earlier life has filled it, and the outlets were not asked yet: they may take something now.
+            if settings.at_limit == AtLimit::Stop && self.had_room {
                 return Err(SpoolError::Full { limit }.into());
             }
             if !told {

@@ -44,7 +44,8 @@ use std::sync::Arc;
 use dovetail_core::envelope::Mark;
 use dovetail_core::position::Lsn;
 use dovetail_core::schema::TableName;
-use dovetail_core::seam::{Pin, Spool as Held};
+use dovetail_core::seam::{Pin, Record, Spool as Held};
+use tracing::info;
 use xxhash_rust::xxh3::xxh3_64;
 
 pub use self::cursor::{Cursor, Next};
@@ -56,7 +57,9 @@ use self::writer::Writer;
 use crate::config;
 use crate::offload::{Offload, detached};
 use crate::origin::Origin;
+use crate::source::{Source, Stream};
 use crate::state::{Content, Lock, Saved};
+use crate::telemetry::field;
 
 /// A position before which the source need not keep anything: it is saved, or synced in the spool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -247,6 +250,39 @@ impl Spooling {
         Ok(())
     }
 
+    /// Empties the spool, and begins it at a position.
+    ///
+    /// # Errors
+    /// As [`Spool::begin`].
+    pub async fn begin(
+        &mut self,
+        origin: &Origin,
+        pin: Lsn,
+        position: Lsn,
+        note: Option<String>,
+    ) -> Result<(), Error> {
+        if let Some(intake) = self.intake.take() {
+            intake.close().await;
+        }
+        self.spool.begin(origin, pin, position, note).await
+    }
+
+    /// Reads the log into the spool from its end on.
+    ///
+    /// # Errors
+    /// The log cannot be had from there, or not now.
+    pub async fn read(
+        &mut self,
+        source: &mut Source,
+        record: &Record,
+        from: Lsn,
+    ) -> Result<(), crate::error::Error> {
+        let stream = stream(source, record, from).await?;
+        self.intake = Some(Intake::start(stream, &mut self.spool)?);
+        info!({ field::POSITION } = %from, "reading the log");
+        Ok(())
+    }
+
     /// Why the log is not read any more, once. Pending for as long as it is, or was not begun. Cancel-safe.
     pub async fn failed(spooling: &mut Option<Self>) -> crate::error::Error {
         match spooling.as_mut().and_then(|it| it.intake.as_mut()) {
@@ -268,6 +304,20 @@ impl Spooling {
     pub fn note(&self) -> Option<String> {
         self.spool.shared.note()
     }
+}
+
+/// The log from a position on, with what the state knows of the tables in it.
+///
+/// # Errors
+/// The log cannot be had from there, or not now.
+pub async fn stream(
+    source: &mut Source,
+    record: &Record,
+    from: Lsn,
+) -> Result<Stream, crate::error::Error> {
+    let known = record.relations().map(|(table, id)| (id, table.clone()));
+    let known: Vec<_> = known.collect();
+    source.stream(from, &known).await.map_err(crate::error::Error::Stream)
 }
 
 /// The files of a spool that are left from an earlier life.

@@ -114,3 +114,26 @@ fn at_another_server_the_outlets_position_counts_if_the_spool_has_it() {
     let reading = Action::Read { from: old(600), anew: false };
     assert_eq!(first_two(600), vec![reading, streaming]);
 }
+
+#[test]
+fn reading_may_go_on_while_no_outlet_can_be_asked() {
+    let record = done().with(&Step::Checkpoint(lsn(60)));
+    let may = |start: Start| Seam::may_read_on(&record, &start);
+    assert_eq!(may(kept(spooled(55, 80), 80)), Some(lsn(80)));
+    assert_eq!(may(kept(spooled(55, 80), 81)), None, "a gap");
+    assert_eq!(may(kept(spooled(61, 80), 80)), None, "not enough for the outlets");
+    assert_eq!(may(Start { log_end: lsn(79), ..kept(spooled(55, 80), 80) }), None);
+    assert_eq!(may(kept(Spool::Empty, 60)), None);
+    let (old, new) = (|offset| Lsn::binlog(0, 3, offset), Lsn::binlog(1, 7, 4));
+    let record = Record::default().with(&Step::Intend).with(&Step::Pin(old(4)));
+    let at = |continuity| Start {
+        log: Log::Files { first: old(4), continuity },
+        spool: Spool::Holds { from: old(4), to: old(800) },
+        log_end: new,
+        ..start(&["a"])
+    };
+    assert_eq!(Seam::may_read_on(&record, &at(Continuity::Same)), Some(old(800)));
+    for other in [Continuity::Elsewhere, Continuity::Reset, Continuity::Purged] {
+        assert_eq!(Seam::may_read_on(&record, &at(other)), None, "{other:?}");
+    }
+}
