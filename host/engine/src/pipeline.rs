@@ -180,6 +180,8 @@ impl Begun {
             Spooling::go_on(spooling, &config.state, config.spool, content.as_ref()).await?;
         }
         read_on(mode, spooling, &mut source, &store).await?;
+        // A pipeline that reads is under way, whatever becomes of its outlets.
+        *reached |= spooling.as_ref().is_some_and(|it| it.intake.is_some());
         let targets = open_targets(config, &origin).await?;
         *reached = true;
         let (recorded, proof) = targets.recorded(store.record().checkpoint);

@@ -41,6 +41,10 @@ impl Error {
         Self::Damaged { path: path.to_owned(), what: what.into() }
     }
 
+    pub(super) fn removed(path: &Path) -> Self {
+        Self::damaged(path, "it was removed while it was written")
+    }
+
     pub(super) fn io(path: &Path, source: io::Error) -> Self {
         let path = path.to_owned();
         match source.kind() {

@@ -9,6 +9,7 @@
 //! then keeps its log as it would without a spool.
 
 use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,9 +46,9 @@ impl Intake {
     /// Reads a stream that was opened at the spool's end. The spool has to have been begun.
     ///
     /// # Errors
-    /// Another intake has it.
-    pub fn start(stream: Stream, spool: &mut Spool) -> Result<Self, SpoolError> {
-        let writer = spool.writer.take().ok_or(Abandoned)?;
+    /// It cannot be written, or another intake has it.
+    pub async fn start(stream: Stream, spool: &mut Spool) -> Result<Self, SpoolError> {
+        let writer = spool.writer().await?;
         let closing = CancellationToken::new();
         let reader = Reader {
             stream,
@@ -113,7 +114,7 @@ struct Reader {
     unsynced: bool,
     /// The last item ended inside a transaction.
     open: bool,
-    /// In this life.
+    /// In this life, and more than what the next few changes take.
     had_room: bool,
 }
 
@@ -185,7 +186,12 @@ impl Reader {
         self.unsynced = false;
         let path = self.shared.path(written.at.segment);
         self.syncing = Some(tokio::spawn(async move {
-            let sync = move || file.sync_data().map_err(|error| SpoolError::io(&path, error));
+            let sync = move || {
+                let synced = file.sync_data().and_then(|()| file.metadata());
+                let metadata = synced.map_err(|error| SpoolError::io(&path, error))?;
+                // Nobody would find it again.
+                (metadata.nlink() > 0).then_some(()).ok_or_else(|| SpoolError::removed(&path))
+            };
             detached(sync).await??;
             Ok(position)
         }));
@@ -245,7 +251,7 @@ impl Reader {
                 if told {
                     info!("the spool has room again");
                 }
-                self.had_room = true;
+                self.had_room |= self.shared.bytes() < limit / 2;
                 return Ok(());
             }
             // An earlier life has filled it, and the outlets were not asked yet: they may take something now.

@@ -55,7 +55,7 @@ use self::segment::{Found, Owner};
 use self::shared::{Segment, Shared};
 use self::writer::Writer;
 use crate::config;
-use crate::offload::{Offload, detached};
+use crate::offload::{Abandoned, Offload, detached};
 use crate::origin::Origin;
 use crate::source::{Source, Stream};
 use crate::state::{Content, Lock, Saved};
@@ -129,8 +129,10 @@ fn directory(state: &Path) -> PathBuf {
 #[derive(Debug)]
 pub struct Spool {
     shared: Arc<Shared>,
-    /// `None` before it was begun, and while the intake has it.
+    /// `None` before it was begun or is gone on with, and while the intake has it.
     writer: Option<Offload<Writer>>,
+    /// What an earlier life left. Nothing of it is cut off before the seam has agreed to go on from its end.
+    left: Option<Left>,
     _lock: Lock,
 }
 
@@ -153,17 +155,11 @@ impl Spool {
                 Some(owner) => find(&directory, owner)?,
                 None => None,
             };
-            let shared = Arc::new(Shared::new(directory.clone(), settings));
-            let writer = match found {
-                None => None,
-                Some(found) => {
-                    found.torn.iter().try_for_each(|path| remove(path))?;
-                    let writer = Writer::resume(directory, &found.last)?;
-                    shared.found(found.segments, &writer);
-                    Some(Offload::new(writer))
-                }
-            };
-            Ok(Self { shared, writer, _lock: lock })
+            let shared = Arc::new(Shared::new(directory, settings));
+            if let Some(left) = &found {
+                shared.found(left);
+            }
+            Ok(Self { shared, writer: None, left: found, _lock: lock })
         })
         .await?
     }
@@ -181,7 +177,7 @@ impl Spool {
     ) -> Result<(), Error> {
         let directory = self.shared.directory().to_owned();
         let owner = owner(origin, pin);
-        self.writer = None;
+        (self.writer, self.left) = (None, None);
         self.shared.clear();
         let mark = Mark { position, last_event: None, note };
         let writer = detached(move || {
@@ -194,6 +190,19 @@ impl Spool {
         self.shared.begun(&writer);
         self.writer = Some(Offload::new(writer));
         Ok(())
+    }
+
+    /// The end to write at.
+    async fn writer(&mut self) -> Result<Offload<Writer>, Error> {
+        if let Some(left) = self.left.take() {
+            let directory = self.shared.directory().to_owned();
+            let resumed = detached(move || {
+                left.torn.iter().try_for_each(|path| remove(path))?;
+                Writer::resume(directory, &left.last)
+            });
+            return Ok(Offload::new(resumed.await??));
+        }
+        self.writer.take().ok_or(Abandoned.into())
     }
 
     /// Reads out of it, from a position that it holds or that will be read into it. One cursor at a time gets what is in
@@ -278,7 +287,7 @@ impl Spooling {
         from: Lsn,
     ) -> Result<(), crate::error::Error> {
         let stream = stream(source, record, from).await?;
-        self.intake = Some(Intake::start(stream, &mut self.spool)?);
+        self.intake = Some(Intake::start(stream, &mut self.spool).await?);
         info!({ field::POSITION } = %from, "reading the log");
         Ok(())
     }
@@ -321,6 +330,7 @@ pub async fn stream(
 }
 
 /// The files of a spool that are left from an earlier life.
+#[derive(Debug)]
 struct Left {
     /// All but the last.
     segments: Vec<Segment>,

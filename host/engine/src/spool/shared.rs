@@ -8,7 +8,8 @@ use dovetail_core::envelope::Mark;
 use dovetail_core::position::Lsn;
 use tokio::sync::{Notify, futures::Notified};
 
-use super::segment::{self, HEADER_BYTES};
+use super::Left;
+use super::segment::{self, Found, HEADER_BYTES};
 use super::writer::{Location, Writer, Written};
 use crate::config;
 use crate::source::Item;
@@ -97,12 +98,16 @@ impl Shared {
     }
 
     /// What an earlier life left.
-    pub(super) fn found(&self, segments: Vec<Segment>, writer: &Writer) {
-        self.state().segments = segments.into();
-        self.begun(writer);
+    pub(super) fn found(&self, left: &Left) {
+        let Found { header, bytes, mark } = &left.last;
+        let last = Segment { number: header.number, from: header.from, bytes: *bytes };
+        let mut state = self.state();
+        state.segments = left.segments.iter().cloned().chain([last]).collect();
+        state.closed = mark.position;
+        state.note.clone_from(&mark.note);
     }
 
-    /// A segment was begun, or is gone on with.
+    /// A segment was begun.
     pub(super) fn begun(&self, writer: &Writer) {
         let Location { segment: number, offset: bytes } = writer.location();
         let mut state = self.state();
