@@ -23,6 +23,8 @@ pub enum SetupError {
 pub enum Refusal {
     #[error("read {}", path.display())]
     Read { path: PathBuf, source: std::io::Error },
+    #[error("{} is not a file", path.display())]
+    NoFile { path: PathBuf },
     #[error(
         "component of {found} bytes, of which at most {limit} are taken: strip it, or raise the limit"
     )]
@@ -79,6 +81,8 @@ pub enum TrapKind {
     /// What it handed back breaks the rules of the interface's types (text that is not UTF-8, an unknown case, a
     /// pointer beyond its memory), or is more than it may hand back.
     Abi,
+    /// It called the host more often than it may, or held more of its handles.
+    HostCalls,
     /// It called a part of WASI that plugins are not given.
     Denied,
     /// Another trap of its code: a division by zero, an access out of bounds.
@@ -96,6 +100,7 @@ impl TrapKind {
             Self::Unreachable => "unreachable",
             Self::Exit => "exit",
             Self::Abi => "abi",
+            Self::HostCalls => "host-calls",
             Self::Denied => "denied",
             Self::Other => "other",
             Self::Discarded => "discarded",

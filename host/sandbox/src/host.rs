@@ -18,6 +18,17 @@ pub(crate) struct Host {
     pub(crate) output: Vec<u8>,
     pub(crate) clock_micros: i64,
     pub(crate) random: Random,
+    calls: u32,
+    handles: u32,
+}
+
+/// A guest used more of the host than it may.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TooMuch {
+    #[error("called the host more than {0} times in one call")]
+    Calls(u32),
+    #[error("held more than {0} handles")]
+    Handles(u32),
 }
 
 impl Host {
@@ -29,7 +40,31 @@ impl Host {
             output: Vec::new(),
             clock_micros: 0,
             random: Random(0),
+            calls: 0,
+            handles: 0,
         }
+    }
+
+    /// Begins the account of one call of the guest.
+    pub(crate) fn begin_call(&mut self) {
+        self.calls = 0;
+    }
+
+    /// Stands at the head of every function that a guest may call.
+    pub(crate) fn count_call(&mut self) -> Result<(), TooMuch> {
+        self.calls = self.calls.saturating_add(1);
+        let limit = self.limits.host_calls;
+        if self.calls > limit { Err(TooMuch::Calls(limit)) } else { Ok(()) }
+    }
+
+    pub(crate) fn count_handle(&mut self) -> Result<(), TooMuch> {
+        self.handles = self.handles.saturating_add(1);
+        let limit = self.limits.handles;
+        if self.handles > limit { Err(TooMuch::Handles(limit)) } else { Ok(()) }
+    }
+
+    pub(crate) fn drop_handle(&mut self) {
+        self.handles = self.handles.saturating_sub(1);
     }
 
     /// Keeps the end of what the guest prints.
@@ -126,7 +161,8 @@ pub struct Log {
 const LEVEL_MIN: Level = Level::Debug;
 
 impl logging::Host for Host {
-    fn log(&mut self, level: logging::Level, mut message: String) {
+    fn log(&mut self, level: logging::Level, mut message: String) -> Result<()> {
+        self.count_call()?;
         let level = match level {
             logging::Level::Trace => Level::Trace,
             logging::Level::Debug => Level::Debug,
@@ -135,7 +171,7 @@ impl logging::Host for Host {
             logging::Level::Error => Level::Error,
         };
         if level < LEVEL_MIN {
-            return;
+            return Ok(());
         }
         let room = self.limits.log_bytes.saturating_sub(self.log.bytes + LINE_OVERHEAD_BYTES);
         if message.len() > room {
@@ -147,10 +183,12 @@ impl logging::Host for Host {
             self.log.bytes += message.len() + LINE_OVERHEAD_BYTES;
             self.log.lines.push((level, message));
         }
+        Ok(())
     }
 
-    fn max_level(&mut self) -> logging::Level {
-        logging::Level::Debug
+    fn max_level(&mut self) -> Result<logging::Level> {
+        self.count_call()?;
+        Ok(logging::Level::Debug)
     }
 }
 

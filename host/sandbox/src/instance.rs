@@ -16,10 +16,10 @@ use wasmtime::component::TypedFunc;
 use crate::bindings::dovetail::plugin::types;
 use crate::bindings::exports::dovetail::plugin::{lifecycle, typed};
 use crate::engine::Ticker;
-use crate::error::{CallError, Trap, TrapKind, Violation};
+use crate::error::{CallError, Refusal, Trap, TrapKind, Violation};
 use crate::host::{Host, Log, Random};
 use crate::limits::Limits;
-use crate::plugin::{Exports, FormIndices, Loaded};
+use crate::plugin::{Exports, FormIndices, Loaded, one_line, printable};
 use crate::relations::{Known, Relations};
 use crate::trap::trap_of;
 use crate::typed as typed_form;
@@ -45,6 +45,19 @@ enum Form {
     Packed(PackedProcess),
 }
 
+impl Form {
+    fn load(
+        indices: &FormIndices,
+        store: &mut Store<Host>,
+        instance: &wasmtime::component::Instance,
+    ) -> wasmtime::Result<Self> {
+        Ok(match indices {
+            FormIndices::Typed(indices) => Self::Typed(indices.load(&mut *store, instance)?),
+            FormIndices::Packed(process) => Self::Packed(instance.get_typed_func(store, process)?),
+        })
+    }
+}
+
 fn store(exports: &Exports, limits: Limits) -> Store<Host> {
     let mut store = Store::new(exports.pre.engine(), Host::new(limits));
     store.limiter(|host| host);
@@ -52,38 +65,44 @@ fn store(exports: &Exports, limits: Limits) -> Store<Host> {
     store
 }
 
-fn set_deadline(store: &mut Store<Host>, timeout: Duration) {
+fn begin_call(store: &mut Store<Host>, timeout: Duration) {
+    store.data_mut().begin_call();
     store.set_epoch_deadline(Ticker::ticks(timeout));
 }
 
 impl Instance {
-    /// Runs `describe` on an instance that is dropped afterwards.
+    /// Runs `describe` on an instance that is dropped afterwards. The types of all functions are checked here, because
+    /// they show only at an instance; what a later one would stumble over is refused at once.
     pub(crate) fn describe(
         exports: &Exports,
         limits: Limits,
         config: &str,
-    ) -> Result<Result<lifecycle::Descriptor, String>, CallError> {
+    ) -> Result<lifecycle::Descriptor, Refusal> {
         let mut store = store(exports, limits);
-        set_deadline(&mut store, limits.start_timeout);
-        let described = exports.pre.instantiate(&mut store).and_then(|instance| {
-            let lifecycle = exports.lifecycle.load(&mut store, &instance)?;
-            lifecycle.call_describe(&mut store, config)
+        begin_call(&mut store, limits.start_timeout);
+        let stopped = |error: wasmtime::Error, store: &Store<Host>| {
+            Refusal::Describe(trap_of(&error, store.data(), "describe").into())
+        };
+        let instance =
+            exports.pre.instantiate(&mut store).map_err(|error| stopped(error, &store))?;
+        let loaded = exports.lifecycle.load(&mut store, &instance).and_then(|lifecycle| {
+            Form::load(&exports.form, &mut store, &instance)?;
+            Ok(lifecycle)
         });
-        described.map_err(|error| trap_of(&error, store.data(), "describe").into())
+        let lifecycle = loaded.map_err(|error| Refusal::Interface(one_line(&error)))?;
+        let described = lifecycle.call_describe(&mut store, config);
+        described
+            .map_err(|error| stopped(error, &store))?
+            .map_err(|reason| Refusal::Configuration(printable(&reason)))
     }
 
     pub(crate) fn start(plugin: Arc<Loaded>, lane: u32, lanes: u32) -> Result<Self, CallError> {
         let exports = &plugin.exports;
         let mut store = store(exports, plugin.limits);
-        set_deadline(&mut store, plugin.limits.start_timeout);
+        begin_call(&mut store, plugin.limits.start_timeout);
         let started = exports.pre.instantiate(&mut store).and_then(|instance| {
             let lifecycle = exports.lifecycle.load(&mut store, &instance)?;
-            let form = match &exports.form {
-                FormIndices::Typed(indices) => Form::Typed(indices.load(&mut store, &instance)?),
-                FormIndices::Packed(process) => {
-                    Form::Packed(instance.get_typed_func(&mut store, process)?)
-                }
-            };
+            let form = Form::load(&exports.form, &mut store, &instance)?;
             let initialized = lifecycle.call_init(&mut store, &plugin.config, lane, lanes)?;
             Ok((lifecycle, form, initialized))
         });
@@ -130,7 +149,7 @@ impl Instance {
 
     fn call(&mut self, sequence: u64, events: &[&Event]) -> Result<Vec<Outcome>, CallError> {
         let limits = self.plugin.limits;
-        set_deadline(&mut self.store, limits.batch_timeout);
+        begin_call(&mut self.store, limits.batch_timeout);
         let mut wanted = Vec::with_capacity(events.len());
         for event in events {
             wanted.push(self.prepare(event)?);

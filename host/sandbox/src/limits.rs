@@ -24,6 +24,10 @@ pub struct Limits {
     pub targets: u16,
     /// Of log messages a call; what is beyond is cut off and counted.
     pub log_bytes: usize,
+    /// Calls to the host's functions within one call; more is a trap.
+    pub host_calls: u32,
+    /// Handles of the host (streams, pollables) held at a time; more is a trap.
+    pub handles: u32,
 }
 
 impl Limits {
@@ -43,6 +47,11 @@ impl Limits {
             emissions_per_event: 64,
             targets,
             log_bytes: 64 << 10,
+            // Each of 512 events may be logged a hundred times over. Every call is time on the lane's account anyway; this
+            // is for those that are cheap for the guest and not for the host.
+            host_calls: 100_000,
+            // A standard library holds three. Each costs the host memory that is no part of the guest's.
+            handles: 1_000,
         }
     }
 }

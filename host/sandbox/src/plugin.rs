@@ -7,6 +7,8 @@
 //! the component bounds it only roughly; it belongs into a child process with limits on time and memory, for which
 //! [`compile`] is the place.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -109,8 +111,7 @@ impl Sandbox {
     /// # Errors
     /// Also when the file cannot be read.
     pub fn load_file(&self, path: &Path, limits: Limits, config: &str) -> Result<Plugin, Refusal> {
-        let bytes = std::fs::read(path)
-            .map_err(|source| Refusal::Read { path: path.to_owned(), source })?;
+        let bytes = read(path, self.component_bytes)?;
         self.load(&bytes, limits, config)
     }
 
@@ -133,11 +134,8 @@ impl Sandbox {
             }
         };
         let exports = Exports::of(&component)?;
-        let descriptor = match Instance::describe(&exports, limits, config) {
-            Ok(Ok(descriptor)) => descriptor_of(descriptor).check().map_err(Refusal::Descriptor)?,
-            Ok(Err(reason)) => return Err(Refusal::Configuration(reason)),
-            Err(error) => return Err(Refusal::Describe(error)),
-        };
+        let described = Instance::describe(&exports, limits, config)?;
+        let descriptor = descriptor_of(described).check().map_err(Refusal::Descriptor)?;
         Ok(Plugin {
             inner: Arc::new(Loaded {
                 exports,
@@ -160,6 +158,9 @@ impl Sandbox {
             let text = !bytes.is_empty() && std::str::from_utf8(bytes).is_ok();
             let hint = match bytes {
                 [] => " (it is empty)",
+                [0x7F, b'E', b'L', b'F', ..] => {
+                    " (it is machine code: give the component that it was compiled from)"
+                }
                 _ if text => " (it is text: compile it first)",
                 _ => "",
             };
@@ -172,12 +173,29 @@ impl Sandbox {
     }
 }
 
+/// Reads no more than is taken, whatever the file claims or becomes, and waits for nothing.
+fn read(path: &Path, limit: usize) -> Result<Vec<u8>, Refusal> {
+    let failed = |source| Refusal::Read { path: path.to_owned(), source };
+    let metadata = std::fs::metadata(path).map_err(failed)?;
+    if !metadata.is_file() {
+        return Err(Refusal::NoFile { path: path.to_owned() });
+    }
+    let found = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
+    if found > limit {
+        return Err(Refusal::TooBig { found, limit });
+    }
+    let mut bytes = Vec::with_capacity(found);
+    let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
+    File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes)).map_err(failed)?;
+    Ok(bytes)
+}
+
 fn compile(engine: &wasmtime::Engine, bytes: &[u8]) -> Result<Component, Refusal> {
     Component::new(engine, bytes).map_err(|error| Refusal::Invalid(one_line(&error)))
 }
 
 /// The chain of causes; names out of an untrusted file, so bounded and on one line.
-fn one_line(error: &wasmtime::Error) -> String {
+pub(crate) fn one_line(error: &wasmtime::Error) -> String {
     let text: String = format!("{error:#}").chars().take(300).collect();
     text.replace(char::is_control, " ")
 }
@@ -257,8 +275,9 @@ fn version(name: &str) -> Option<&str> {
     name.strip_prefix(PACKAGE).map(|name| name.split_once('@').map_or("", |(_, version)| version))
 }
 
-fn printable(name: &str) -> String {
-    name.chars().take(200).collect::<String>().replace(char::is_control, " ")
+/// An untrusted text, bounded and on one line.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars().take(200).collect::<String>().replace(char::is_control, " ")
 }
 
 fn descriptor_of(descriptor: lifecycle::Descriptor) -> Descriptor {
