@@ -62,10 +62,12 @@ pub(crate) fn ready_made(name: &str) -> Vec<u8> {
 
 pub(crate) fn sandbox() -> &'static Sandbox {
     static SANDBOX: OnceLock<Sandbox> = OnceLock::new();
-    SANDBOX.get_or_init(|| {
-        let options = EngineOptions { cache_dir: None, component_bytes: 64 << 20 };
-        Sandbox::new(options).expect("the engine's configuration is a constant")
-    })
+    SANDBOX.get_or_init(|| sandbox_with(None))
+}
+
+pub(crate) fn sandbox_with(cache_dir: Option<PathBuf>) -> Sandbox {
+    let options = EngineOptions { cache_dir, component_bytes: 64 << 20 };
+    Sandbox::new(options).expect("the engine's configuration is a constant")
 }
 
 pub(crate) fn limits() -> Limits {
