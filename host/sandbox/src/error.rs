@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::limits::CompileLimits;
 use dovetail_core::frame::{InvalidFrame, TooLarge};
 
 /// The engine could not be set up.
@@ -16,6 +17,9 @@ pub enum SetupError {
         path.display()
     )]
     Cache { path: PathBuf, source: std::io::Error },
+    /// In the process that compiles.
+    #[error("set up the process that compiles plugins")]
+    Confine(#[source] std::io::Error),
 }
 
 /// A component was refused. `Display` is one sentence that its author can act on.
@@ -29,6 +33,23 @@ pub enum Refusal {
         "component of {found} bytes, of which at most {limit} are taken: strip it, or raise the limit"
     )]
     TooBig { found: usize, limit: usize },
+    #[error(
+        "has {found} {what}, of which at most {limit} are taken: build it from less code, or raise the limit"
+    )]
+    Excessive { what: &'static str, found: u64, limit: u64 },
+    #[error(
+        "instantiates a component that it was given, and how much that makes is not known: build it from one that it \
+         contains"
+    )]
+    UnknownInstance,
+    #[error(
+        "could not be compiled within {} s and {} MiB, and {how}: build it from less code, or raise the limits",
+        limits.time.as_secs(),
+        limits.memory_bytes >> 20
+    )]
+    Compile { how: String, limits: CompileLimits },
+    #[error("run the process that compiles plugins")]
+    Compiler(#[source] std::io::Error),
     #[error("not WebAssembly: the file does not begin with its magic number{hint}")]
     NotWasm { hint: &'static str },
     #[error(

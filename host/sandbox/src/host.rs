@@ -80,7 +80,7 @@ impl Host {
 /// Counts what the store's memories and tables hold. Nothing is ever given back: linear memory does not shrink.
 #[derive(Default)]
 pub(crate) struct Meter {
-    memory_bytes: usize,
+    pub(crate) memory_bytes: usize,
     table_elements: usize,
     /// A guest whose allocation failed gives up by `unreachable`; this tells why.
     pub(crate) refused: bool,

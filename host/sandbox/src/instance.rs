@@ -37,6 +37,9 @@ pub struct Instance {
     encoder: Encoder,
     frame: Vec<u8>,
     lane: u32,
+    calls: u64,
+    /// Of its memories when it was initialized.
+    start_bytes: usize,
     discarded: bool,
 }
 
@@ -110,6 +113,8 @@ impl Instance {
             started.map_err(|error| trap_of(&error, store.data(), "init"))?;
         initialized.map_err(CallError::Fatal)?;
         Ok(Self {
+            start_bytes: store.data().meter.memory_bytes,
+            calls: 0,
             store,
             plugin,
             lifecycle,
@@ -135,11 +140,22 @@ impl Instance {
         if self.discarded {
             return Err(discarded().into());
         }
+        self.calls += 1;
         let result = self.call(sequence, events);
         if matches!(result, Err(CallError::Trap(_) | CallError::Contract(_))) {
             self.discarded = true;
         }
         result
+    }
+
+    /// Whether a fresh instance should take its place before the next call. Linear memory never shrinks, so what a guest
+    /// leaks, or needed once, it keeps until its instance is gone; at the limit it would be stopped in the middle of
+    /// a batch. Worn is who has been called often, or grew beyond three quarters of its memory.
+    pub fn is_worn(&self) -> bool {
+        let limits = &self.plugin.limits;
+        let held = self.store.data().meter.memory_bytes;
+        let full = held > limits.memory_bytes / 4 * 3;
+        self.calls >= limits.calls || (full && held > self.start_bytes)
     }
 
     /// What the plugin logged since the last time.

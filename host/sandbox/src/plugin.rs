@@ -2,10 +2,6 @@
 //!
 //! Whatever the bytes are, loading ends in a plugin or in one sentence for its author. The checks stand in the order of
 //! their cost; the guest's own code runs last, in `describe`, on an instance with the limits of any other.
-//!
-//! Compiling is the one step without a limit of its own here: a component made to compile for hours does. The size of
-//! the component bounds it only roughly; it belongs into a child process with limits on time and memory, for which
-//! [`compile`] is the place.
 
 use std::fs::File;
 use std::io::Read;
@@ -18,13 +14,14 @@ use wasmtime::component::{Component, HasSelf, InstancePre, Linker};
 
 use crate::bindings::dovetail::plugin::{logging, types};
 use crate::bindings::exports::dovetail::plugin::{lifecycle, typed};
-use crate::cache::{digest, hex};
+use crate::cache::{ComponentDigest, deserialize, digest, hex};
 use crate::engine::{Sandbox, Ticker};
 use crate::error::{CallError, Refusal};
 use crate::host::Host;
 use crate::instance::Instance;
 use crate::interest::{Descriptor, Interest};
 use crate::limits::Limits;
+use crate::survey::survey;
 use crate::wasi;
 
 const PACKAGE: &str = "dovetail:plugin/";
@@ -111,7 +108,7 @@ impl Sandbox {
     /// # Errors
     /// Also when the file cannot be read.
     pub fn load_file(&self, path: &Path, limits: Limits, config: &str) -> Result<Plugin, Refusal> {
-        let bytes = read(path, self.component_bytes)?;
+        let bytes = read(path, self.limits.bytes)?;
         self.load(&bytes, limits, config)
     }
 
@@ -125,13 +122,7 @@ impl Sandbox {
         let digest = digest(bytes);
         let component = match self.cache.as_ref().and_then(|c| c.load(&self.engine, &digest)) {
             Some(component) => component,
-            None => {
-                let component = compile(&self.engine, bytes)?;
-                if let Some(cache) = &self.cache {
-                    cache.store(&component, &digest);
-                }
-                component
-            }
+            None => self.compile(bytes, &digest)?,
         };
         let exports = Exports::of(&component)?;
         let described = Instance::describe(&exports, limits, config)?;
@@ -148,9 +139,18 @@ impl Sandbox {
         })
     }
 
+    fn compile(&self, bytes: &[u8], digest: &ComponentDigest) -> Result<Component, Refusal> {
+        survey(bytes, &self.limits)?;
+        let content = self.compiler.compile(&self.engine, bytes, self.limits.compile)?;
+        if let Some(cache) = &self.cache {
+            cache.store(&content, digest);
+        }
+        deserialize(&self.engine, &content).map_err(|error| Refusal::Invalid(one_line(&error)))
+    }
+
     /// What can be seen without reading into the file.
     fn admit(&self, bytes: &[u8]) -> Result<(), Refusal> {
-        let limit = self.component_bytes;
+        let limit = self.limits.bytes;
         if bytes.len() > limit {
             return Err(Refusal::TooBig { found: bytes.len(), limit });
         }
@@ -188,10 +188,6 @@ fn read(path: &Path, limit: usize) -> Result<Vec<u8>, Refusal> {
     let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
     File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes)).map_err(failed)?;
     Ok(bytes)
-}
-
-fn compile(engine: &wasmtime::Engine, bytes: &[u8]) -> Result<Component, Refusal> {
-    Component::new(engine, bytes).map_err(|error| Refusal::Invalid(one_line(&error)))
 }
 
 /// The chain of causes; names out of an untrusted file, so bounded and on one line.

@@ -90,6 +90,46 @@ fn a_fresh_instance_has_none_of_the_old_state() {
     call(&mut second).expect("counts from one again");
 }
 
+/// A megabyte a call, a gigabyte in all.
+#[test]
+fn what_a_guest_leaks_ends_with_its_instance() {
+    let plugin = try_load("misbehaving", Limits { calls: 1_000, ..limits() }, "leak");
+    let plugin = plugin.expect("loads");
+    let events = inserts(&users(), 1);
+    let (mut instances, mut instance) = (0, None);
+    for sequence in 100..1_100 {
+        let mut current = instance.take().unwrap_or_else(|| {
+            instances += 1;
+            plugin.instantiate(0, 1).expect("starts")
+        });
+        current.process(sequence, &refs(&events)).expect("never at the limit");
+        instance = Some(current).filter(|current| !current.is_worn());
+    }
+    // Three quarters of 64 MiB are 48 calls, less what the guest itself takes.
+    assert!((20..30).contains(&instances), "{instances}");
+}
+
+#[test]
+fn an_instance_that_was_called_often_is_worn() {
+    let plugin = try_load("misbehaving", Limits { calls: 3, ..limits() }, "").expect("loads");
+    let mut instance = plugin.instantiate(0, 1).expect("starts");
+    let events = inserts(&users(), 1);
+    let worn = [1, 2, 3].map(|sequence| {
+        instance.process(sequence, &refs(&events)).expect("works");
+        instance.is_worn()
+    });
+    assert_eq!(worn, [false, false, true]);
+}
+
+/// A guest that starts with more than three quarters of its memory is no fresher for being started again.
+#[test]
+fn an_instance_that_does_not_grow_is_not_worn() {
+    let plugin = try_load("misbehaving", Limits { memory_bytes: 1_200 << 10, ..limits() }, "");
+    let mut instance = plugin.expect("loads").instantiate(0, 1).expect("starts");
+    call(&mut instance).expect("works");
+    assert!(!instance.is_worn());
+}
+
 #[test]
 fn instances_of_many_lanes_run_side_by_side() {
     let plugin = Arc::new(load("identity-packed", ""));

@@ -6,8 +6,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use dovetail_sandbox::{EngineOptions, Refusal, Sandbox};
-use support::{guest, inserts, limits, refs, sandbox, users};
+use dovetail_sandbox::{ComponentLimits, EngineOptions, Refusal, Sandbox};
+use support::{guest, inserts, limits, options, refs, sandbox, users};
 
 fn refuse(bytes: &[u8]) -> String {
     sandbox().load(bytes, limits(), "").expect_err("must be refused").to_string()
@@ -25,7 +25,8 @@ fn a_file_that_is_cut_off_anywhere_is_refused() {
 
 #[test]
 fn a_component_over_the_size_limit_is_refused_unread() {
-    let options = EngineOptions { cache_dir: None, component_bytes: 1_000 };
+    let component = ComponentLimits { bytes: 1_000, ..ComponentLimits::usual() };
+    let options = EngineOptions { component, ..options(None) };
     let small = Sandbox::new(options).expect("valid");
     let refused = small.load(&guest("identity-packed"), limits(), "");
     assert!(matches!(refused, Err(Refusal::TooBig { limit: 1_000, .. })));
@@ -65,8 +66,7 @@ fn a_damaged_entry_of_the_cache_is_compiled_again() {
     let cache = directory.path().join("compiled");
     let component = guest("identity-packed");
     let load = || {
-        let options = EngineOptions { cache_dir: Some(cache.clone()), component_bytes: 1 << 20 };
-        let sandbox = Sandbox::new(options).expect("directory of our own");
+        let sandbox = Sandbox::new(options(Some(cache.clone()))).expect("directory of our own");
         let plugin = sandbox.load(&component, limits(), "").expect("loads");
         let mut instance = plugin.instantiate(0, 1).expect("starts");
         let events = inserts(&users(), 3);
@@ -98,7 +98,5 @@ fn a_damaged_entry_of_the_cache_is_compiled_again() {
 #[test]
 fn a_cache_that_is_a_file_is_refused() {
     let file = tempfile::NamedTempFile::new().expect("temporary file");
-    let options =
-        EngineOptions { cache_dir: Some(file.path().to_owned()), component_bytes: 1 << 20 };
-    assert!(Sandbox::new(options).is_err());
+    assert!(Sandbox::new(options(Some(file.path().to_owned()))).is_err());
 }

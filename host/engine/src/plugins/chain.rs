@@ -73,7 +73,7 @@ pub(super) struct Stage {
     lanes: u16,
     /// Counts the calls that succeeded; what is called again keeps its number.
     sequence: u64,
-    /// None before the first call and after a failed one.
+    /// None before the first call, after a failed one, and when it was worn.
     instance: Option<Instance>,
 }
 
@@ -134,7 +134,7 @@ impl Stage {
             self.write_log(instance.take_log());
             match result {
                 Ok(outcomes) => {
-                    self.instance = Some(instance);
+                    self.instance = Some(instance).filter(|instance| !instance.is_worn());
                     return Ok(outcomes);
                 }
                 Err(CallError::Retry(delay_ms)) => {

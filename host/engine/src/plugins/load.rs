@@ -4,14 +4,13 @@ use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use dovetail_sandbox::{CallError, EngineOptions, Instance, Limits, Plugin, Sandbox};
+use dovetail_sandbox::{
+    CallError, Compiler, ComponentLimits, EngineOptions, Instance, Limits, Plugin, Sandbox,
+};
 use tracing::info;
 
 use super::chain::{Chain, Stage};
 use crate::config::{self, OnFailure};
-
-/// Interpreters compiled to Wasm have up to 20 MB; what is larger is a mistake or an attack.
-const COMPONENT_BYTES_MAX: usize = 64 << 20;
 
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
@@ -49,7 +48,8 @@ impl Plugins {
         }
         let options = EngineOptions {
             cache_dir: Some(cache.to_owned()),
-            component_bytes: COMPONENT_BYTES_MAX,
+            component: ComponentLimits::usual(),
+            compiler: Compiler::InProcess,
         };
         let sandbox = Sandbox::new(options)?;
         let loaded = plugins.iter().map(|plugin| Loaded::load(&sandbox, plugin, targets));

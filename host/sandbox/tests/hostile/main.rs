@@ -1,7 +1,7 @@
 //! The hostile guests: what a guest may try, and what the host makes of it.
 //!
-//! One table, in four parts by where the attack lies: in what is loaded, in a call, in what a call gives back, and in
-//! looking for what was not granted. An entry is a name, a guest, limits where they are not the usual, and the verdict;
+//! One table, in five parts by where the attack lies: in what is loaded, in compiling it, in a call, in what a call gives
+//! back, and in looking for what was not granted. An entry is a name, a guest, limits where they are not the usual, and the verdict;
 //! each is a test of its own name (`cargo test --release --workspace --test hostile a17`). The number before the name
 //! is the attack's for good; attacks on the same place share it. After every verdict the judge also asks whether
 //! an instance that was stopped stays so, whether its lane goes on with a fresh one, and how much memory the host took.
@@ -9,6 +9,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod bombs;
 mod calls;
 mod guest;
 mod loading;

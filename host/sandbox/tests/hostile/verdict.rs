@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 use dovetail_core::change::Event;
 use dovetail_core::outcome::Outcome;
@@ -54,8 +55,16 @@ pub(crate) fn misbehaving(behaviour: &str) -> Subject {
 /// More than the host itself may ever have held, whatever the guests did: some of their memories at a time, and what
 /// compiling small components takes.
 const RESIDENT_BYTES_MAX: u64 = 1 << 30;
+/// More than any of them takes, on a busy machine; some were made to take for ever.
+const TIME_MAX: Duration = Duration::from_secs(60);
 
 pub(crate) fn judge(subject: Subject, limits: Limits, verdict: Verdict) {
+    let begun = Instant::now();
+    judge_within(subject, limits, verdict);
+    assert!(begun.elapsed() < TIME_MAX, "took {:?}", begun.elapsed());
+}
+
+fn judge_within(subject: Subject, limits: Limits, verdict: Verdict) {
     let loaded = sandbox().load(&subject.component, limits, &subject.config);
     let plugin = match (loaded, verdict) {
         (Err(refusal), Verdict::Refused(text)) => return check_sentence(&refusal, text),

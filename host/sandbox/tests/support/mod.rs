@@ -11,7 +11,9 @@ use dovetail_core::change::{Change, Event, Xid};
 use dovetail_core::position::{Lsn, Position};
 use dovetail_core::schema::{Column, Initial, Kind, Relation, RelationId, TableName};
 use dovetail_core::value::{Row, Text, Value};
-use dovetail_sandbox::{EngineOptions, Limits, Plugin, Refusal, Sandbox};
+use dovetail_sandbox::{
+    Compiler, ComponentLimits, EngineOptions, Limits, Plugin, Refusal, Sandbox,
+};
 
 const TARGET: &str = "wasm32-wasip2";
 
@@ -66,8 +68,12 @@ pub(crate) fn sandbox() -> &'static Sandbox {
 }
 
 pub(crate) fn sandbox_with(cache_dir: Option<PathBuf>) -> Sandbox {
-    let options = EngineOptions { cache_dir, component_bytes: 64 << 20 };
-    Sandbox::new(options).expect("the engine's configuration is a constant")
+    Sandbox::new(options(cache_dir)).expect("the engine's configuration is a constant")
+}
+
+pub(crate) fn options(cache_dir: Option<PathBuf>) -> EngineOptions {
+    let component = ComponentLimits::usual();
+    EngineOptions { cache_dir, component, compiler: Compiler::InProcess }
 }
 
 pub(crate) fn limits() -> Limits {

@@ -112,6 +112,9 @@ impl packed::Guest for Misbehaving {
         });
         let rows = u32::from_le_bytes([frame[8], frame[9], frame[10], frame[11]]);
         let config = CONFIG.with(|config| config.borrow().clone());
+        if config == "leak" {
+            std::mem::forget(std::hint::black_box(vec![1_u8; 1 << 20]));
+        }
         let sequence = u64::from_le_bytes(frame[24..32].try_into().expect("eight bytes"));
         let counts = matches!(config.as_str(), "count calls" | "panic in the second call");
         if sequence != GUILTY && !counts {
