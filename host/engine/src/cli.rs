@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use dovetail_sandbox::{Compiled, Compiler, serve_compilation};
 use tokio::runtime::{Builder, Runtime};
 use tracing::error;
 
@@ -22,6 +23,9 @@ use crate::{config, shutdown, state};
 
 /// What is looked for where the command line names no file.
 const FILE: &str = "dovetail.yaml";
+
+/// The command that this program gives itself.
+const COMPILE_PLUGIN: &str = "compile-plugin";
 
 /// Change data capture whose snapshot and log stream join without a gap.
 #[derive(Debug, Parser)]
@@ -62,6 +66,9 @@ enum Command {
         #[arg(long, value_enum, default_value_t = StatusFormat::Text)]
         format: StatusFormat,
     },
+    /// Compile the component on standard input, within these limits.
+    #[command(name = COMPILE_PLUGIN, hide = true)]
+    CompilePlugin { memory_bytes: u64, seconds: u64 },
 }
 
 #[derive(Debug, Args)]
@@ -154,7 +161,16 @@ impl Log<'_> {
 }
 
 fn load(file: &File, environment: &Environment) -> Result<Pipeline, Failure> {
-    config::Pipeline::load(file.path(), environment).map_err(Failure::configuration)
+    let loaded = config::Pipeline::load(file.path(), environment);
+    let mut pipeline = loaded.map_err(Failure::configuration)?;
+    pipeline.compiler = compiler();
+    Ok(pipeline)
+}
+
+/// This program again, whatever lies at its path by now.
+fn compiler() -> Compiler {
+    let program = PathBuf::from("/proc/self/exe");
+    Compiler::Child { program, arguments: vec![COMPILE_PLUGIN.into()] }
 }
 
 impl Command {
@@ -166,6 +182,7 @@ impl Command {
                 let until = if until_caught_up { Until::CaughtUp } else { Until::Stopped };
                 stream(pipeline, until, Duration::from_secs(grace), log)
             }
+            Self::CompilePlugin { memory_bytes, seconds } => compile_plugin(memory_bytes, seconds),
             Self::Status { file, format } => status(&load(&file, log.environment)?, format, log),
         }
     }
@@ -219,6 +236,15 @@ fn status(pipeline: &Pipeline, format: StatusFormat, log: &mut Log<'_>) -> Resul
         StatusFormat::Json => status.to_json(),
     })?;
     Ok(Code::Done)
+}
+
+/// Nobody reads what this prints; the code tells the parent.
+fn compile_plugin(memory_bytes: u64, seconds: u64) -> Result<Code, Failure> {
+    match serve_compilation(memory_bytes, seconds) {
+        Ok(Compiled::Code) => Ok(Code::Done),
+        Ok(Compiled::Invalid) => Ok(Code::Configuration),
+        Err(error) => Err(Failure::definite(error)),
+    }
 }
 
 fn print(text: &str) -> Result<(), Failure> {

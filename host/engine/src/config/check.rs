@@ -4,6 +4,8 @@ use std::num::NonZeroU16;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
+use dovetail_sandbox::Compiler;
+
 use super::environment::Environment;
 use super::field::{Field, Reader, Section};
 use super::problem::{Place, Problems};
@@ -78,6 +80,7 @@ fn pipeline(field: &Field<'_>, reader: &mut Reader<'_>, directory: &Path) -> Opt
         outlets: outlets?,
         deliver: deliver?,
         state: state?,
+        compiler: Compiler::InProcess,
     })
 }
 

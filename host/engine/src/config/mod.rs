@@ -26,6 +26,7 @@ use std::time::Duration;
 
 use dovetail_core::schema::TableName;
 use dovetail_core::seam::Mode;
+use dovetail_sandbox::Compiler;
 
 pub use environment::Environment;
 pub(crate) use problem::nearest;
@@ -85,6 +86,8 @@ pub struct Pipeline {
     pub deliver: Vec<String>,
     /// Directory of the state.
     pub state: PathBuf,
+    /// Where plugins are compiled. No file says so: a program that can be its own compiler does.
+    pub compiler: Compiler,
 }
 
 /// A secret. `Debug` hides it; only the code that sends it to its server reads it.

@@ -42,14 +42,19 @@ impl Plugins {
     ///
     /// # Errors
     /// When a file cannot be read or is not a plugin; the error says what its author can do.
-    pub fn load(plugins: &[config::Plugin], cache: &Path, targets: u16) -> Result<Self, LoadError> {
+    pub fn load(
+        plugins: &[config::Plugin],
+        compiler: &Compiler,
+        cache: &Path,
+        targets: u16,
+    ) -> Result<Self, LoadError> {
         if plugins.is_empty() {
             return Ok(Self { loaded: Vec::new() });
         }
         let options = EngineOptions {
             cache_dir: Some(cache.to_owned()),
             component: ComponentLimits::usual(),
-            compiler: Compiler::InProcess,
+            compiler: compiler.clone(),
         };
         let sandbox = Sandbox::new(options)?;
         let loaded = plugins.iter().map(|plugin| Loaded::load(&sandbox, plugin, targets));
