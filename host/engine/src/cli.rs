@@ -15,6 +15,7 @@ use crate::config::{Environment, Outlet, Pipeline};
 use crate::error::Error;
 use crate::exit::{Code, Failure};
 use crate::pipeline::{self, Until};
+use crate::plugins::{LoadError, Report};
 use crate::progress::{Display, Progress};
 use crate::shutdown::{Shutdown, Signal, Signals};
 use crate::status::Status;
@@ -66,9 +67,26 @@ enum Command {
         #[arg(long, value_enum, default_value_t = StatusFormat::Text)]
         format: StatusFormat,
     },
+    /// Work on plugins as files, before they are part of a pipeline.
+    Plugin {
+        #[command(subcommand)]
+        command: PluginCommand,
+    },
     /// Compile the component on standard input, within these limits.
     #[command(name = COMPILE_PLUGIN, hide = true)]
     CompilePlugin { memory_bytes: u64, seconds: u64 },
+}
+
+#[derive(Debug, Subcommand)]
+enum PluginCommand {
+    /// Say what a component is, what it imports and declares, and what it would need to be granted.
+    Inspect {
+        /// A WebAssembly component.
+        file: PathBuf,
+        /// The configuration under which it is asked, as JSON: what it wants to see may depend on it.
+        #[arg(long, value_name = "JSON", default_value = "{}")]
+        config: String,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -182,6 +200,9 @@ impl Command {
                 let until = if until_caught_up { Until::CaughtUp } else { Until::Stopped };
                 stream(pipeline, until, Duration::from_secs(grace), log)
             }
+            Self::Plugin { command: PluginCommand::Inspect { file, config } } => {
+                inspect(&file, &config)
+            }
             Self::CompilePlugin { memory_bytes, seconds } => compile_plugin(memory_bytes, seconds),
             Self::Status { file, format } => status(&load(&file, log.environment)?, format, log),
         }
@@ -236,6 +257,19 @@ fn status(pipeline: &Pipeline, format: StatusFormat, log: &mut Log<'_>) -> Resul
         StatusFormat::Json => status.to_json(),
     })?;
     Ok(Code::Done)
+}
+
+/// What can be said is printed also about a file that is refused.
+fn inspect(file: &Path, config: &str) -> Result<Code, Failure> {
+    let report = Report::on(file, config, compiler()).map_err(Failure::configuration)?;
+    print(&report.to_string())?;
+    match report.refusal() {
+        None => Ok(Code::Done),
+        Some(source) => {
+            let error = LoadError::File { file: file.to_owned(), source };
+            Err(Failure::configuration(error))
+        }
+    }
 }
 
 /// Nobody reads what this prints; the code tells the parent.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use dovetail_sandbox::{
-    CompileLimits, Compiler, ComponentLimits, EngineOptions, Limits, Refusal, Sandbox,
+    CompileLimits, Compiler, ComponentLimits, EngineOptions, Grants, Limits, Refusal, Sandbox,
 };
 
 fn sandbox(compile: CompileLimits, cache: Option<&Path>) -> Sandbox {
@@ -17,7 +17,9 @@ fn sandbox(compile: CompileLimits, cache: Option<&Path>) -> Sandbox {
 
 fn load(sandbox: &Sandbox, component: &[u8]) -> Refusal {
     let limits = Limits::around(64 << 20, Duration::from_secs(1), 1);
-    sandbox.load(component, limits, "{}").expect_err("none of these is a plugin")
+    sandbox
+        .load(component, limits, &Grants::all_rows(), "{}")
+        .expect_err("none of these is a plugin")
 }
 
 /// Functions that take long to compile: each many additions of what is only known at run time.

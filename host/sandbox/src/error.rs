@@ -84,6 +84,10 @@ pub enum Refusal {
     Configuration(String),
     #[error("its `describe` gave {0}")]
     Descriptor(&'static str),
+    #[error(
+        "asks for what it is not granted ({lacking}): grant it, or take a plugin that asks for less"
+    )]
+    Ungranted { lacking: String },
 }
 
 /// Why a guest was stopped.

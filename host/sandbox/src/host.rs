@@ -1,5 +1,7 @@
 //! What the host keeps for one instance: meters, the log, the end of its output, its clock and its randomness.
 
+use std::time::SystemTime;
+
 use wasmtime::{ResourceLimiter, Result};
 
 use crate::bindings::dovetail::plugin::logging;
@@ -18,8 +20,16 @@ pub(crate) struct Host {
     pub(crate) output: Vec<u8>,
     pub(crate) clock_micros: i64,
     pub(crate) random: Random,
+    given: Given,
     calls: u32,
     handles: u32,
+}
+
+/// What of the world a guest was granted.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Given {
+    pub(crate) clock: bool,
+    pub(crate) randomness: bool,
 }
 
 /// A guest used more of the host than it may.
@@ -32,7 +42,7 @@ pub(crate) enum TooMuch {
 }
 
 impl Host {
-    pub(crate) fn new(limits: Limits) -> Self {
+    pub(crate) fn new(limits: Limits, given: Given) -> Self {
         Self {
             limits,
             meter: Meter::default(),
@@ -40,9 +50,24 @@ impl Host {
             output: Vec::new(),
             clock_micros: 0,
             random: Random(0),
+            given,
             calls: 0,
             handles: 0,
         }
+    }
+
+    /// Microseconds since the epoch, as far as this guest is concerned.
+    pub(crate) fn now_micros(&self) -> u64 {
+        if self.given.clock {
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            u64::try_from(now.as_micros()).unwrap_or(u64::MAX)
+        } else {
+            self.clock_micros.max(0).unsigned_abs()
+        }
+    }
+
+    pub(crate) fn random_word(&mut self) -> Result<u64> {
+        if self.given.randomness { Ok(getrandom::u64()?) } else { Ok(self.random.next()) }
     }
 
     /// Begins the account of one call of the guest.

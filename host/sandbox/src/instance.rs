@@ -17,7 +17,7 @@ use crate::bindings::dovetail::plugin::types;
 use crate::bindings::exports::dovetail::plugin::{lifecycle, typed};
 use crate::engine::Ticker;
 use crate::error::{CallError, Refusal, Trap, TrapKind, Violation};
-use crate::host::{Host, Log, Random};
+use crate::host::{Given, Host, Log, Random};
 use crate::limits::Limits;
 use crate::plugin::{Exports, FormIndices, Loaded, one_line, printable};
 use crate::relations::{Known, Relations};
@@ -61,8 +61,8 @@ impl Form {
     }
 }
 
-fn store(exports: &Exports, limits: Limits) -> Store<Host> {
-    let mut store = Store::new(exports.pre.engine(), Host::new(limits));
+fn store(exports: &Exports, limits: Limits, given: Given) -> Store<Host> {
+    let mut store = Store::new(exports.pre.engine(), Host::new(limits, given));
     store.limiter(|host| host);
     store.set_hostcall_fuel(limits.output_bytes);
     store
@@ -81,7 +81,7 @@ impl Instance {
         limits: Limits,
         config: &str,
     ) -> Result<lifecycle::Descriptor, Refusal> {
-        let mut store = store(exports, limits);
+        let mut store = store(exports, limits, Given::default());
         begin_call(&mut store, limits.start_timeout);
         let stopped = |error: wasmtime::Error, store: &Store<Host>| {
             Refusal::Describe(trap_of(&error, store.data(), "describe").into())
@@ -101,7 +101,7 @@ impl Instance {
 
     pub(crate) fn start(plugin: Arc<Loaded>, lane: u32, lanes: u32) -> Result<Self, CallError> {
         let exports = &plugin.exports;
-        let mut store = store(exports, plugin.limits);
+        let mut store = store(exports, plugin.limits, plugin.given());
         begin_call(&mut store, plugin.limits.start_timeout);
         let started = exports.pre.instantiate(&mut store).and_then(|instance| {
             let lifecycle = exports.lifecycle.load(&mut store, &instance)?;
@@ -219,10 +219,10 @@ impl Instance {
         let operation = event.change.operation();
         let Some(relation) = event.change.relation() else {
             let message = matches!(event.change, Change::Message { .. });
-            let wanted = message && self.plugin.descriptor.wants_messages();
+            let wanted = message && self.plugin.sees_messages();
             return Ok(if wanted { Wanted::Message } else { Wanted::No });
         };
-        let index = self.relations.index(relation, &self.plugin.descriptor);
+        let index = self.relations.index(relation, |relation| self.plugin.view(relation));
         let Some(known) = self.relations.get(index) else { return Ok(Wanted::No) };
         if !known.wants(operation) {
             return Ok(Wanted::No);

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dovetail_core::change::Operation;
+use dovetail_core::schema::Relation;
 use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, HasSelf, InstancePre, Linker};
 
@@ -17,13 +18,17 @@ use crate::bindings::exports::dovetail::plugin::{lifecycle, typed};
 use crate::cache::{ComponentDigest, deserialize, digest, hex};
 use crate::engine::{Sandbox, Ticker};
 use crate::error::{CallError, Refusal};
-use crate::host::Host;
+use crate::grants::Grants;
+use crate::host::{Given, Host};
+use crate::inspection::Import;
 use crate::instance::Instance;
-use crate::interest::{Descriptor, Interest};
+use crate::interest::{Descriptor, Interest, View};
 use crate::limits::Limits;
 use crate::survey::survey;
 use crate::wasi;
 
+/// Of the difference between what a plugin asks for and what it is granted.
+const LACKING_CHARACTERS: usize = 600;
 const PACKAGE: &str = "dovetail:plugin/";
 const VERSION: &str = "0.1.0";
 const MAGIC: &[u8] = b"\0asm";
@@ -41,8 +46,24 @@ pub(crate) struct Loaded {
     pub(crate) descriptor: Descriptor,
     pub(crate) limits: Limits,
     pub(crate) config: String,
+    grants: Grants,
     digest: String,
     _ticker: Arc<Ticker>,
+}
+
+impl Loaded {
+    /// What of a relation the plugin both asks for and is granted.
+    pub(crate) fn view(&self, relation: &Relation) -> Option<View> {
+        self.grants.restrict(relation, self.descriptor.view(relation)?)
+    }
+
+    pub(crate) fn sees_messages(&self) -> bool {
+        self.descriptor.wants_messages() && self.grants.messages()
+    }
+
+    pub(crate) fn given(&self) -> Given {
+        Given { clock: self.grants.clock, randomness: self.grants.randomness }
+    }
 }
 
 /// A component, ready to be instantiated.
@@ -107,36 +128,72 @@ impl Sandbox {
     ///
     /// # Errors
     /// Also when the file cannot be read.
-    pub fn load_file(&self, path: &Path, limits: Limits, config: &str) -> Result<Plugin, Refusal> {
+    pub fn load_file(
+        &self,
+        path: &Path,
+        limits: Limits,
+        grants: &Grants,
+        config: &str,
+    ) -> Result<Plugin, Refusal> {
         let bytes = read(path, self.limits.bytes)?;
-        self.load(&bytes, limits, config)
+        self.load(&bytes, limits, grants, config)
     }
 
     /// Checks, compiles and describes a component. Takes as long as its compilation, a minute for an interpreter, unless
     /// it was compiled before.
     ///
     /// # Errors
-    /// When it is not a plugin that this host can run, or refuses its configuration.
-    pub fn load(&self, bytes: &[u8], limits: Limits, config: &str) -> Result<Plugin, Refusal> {
+    /// When it is not a plugin that this host can run, refuses its configuration, or asks for what it is not granted.
+    pub fn load(
+        &self,
+        bytes: &[u8],
+        limits: Limits,
+        grants: &Grants,
+        config: &str,
+    ) -> Result<Plugin, Refusal> {
         self.admit(bytes)?;
         let digest = digest(bytes);
-        let component = match self.cache.as_ref().and_then(|c| c.load(&self.engine, &digest)) {
-            Some(component) => component,
-            None => self.compile(bytes, &digest)?,
-        };
-        let exports = Exports::of(&component)?;
-        let described = Instance::describe(&exports, limits, config)?;
-        let descriptor = descriptor_of(described).check().map_err(Refusal::Descriptor)?;
+        let component = self.compiled(bytes, &digest)?;
+        let (exports, descriptor) = Self::described(&component, limits, config)?;
+        if let Some(lacking) = grants.lacking(&descriptor) {
+            let lacking: String = lacking.chars().take(LACKING_CHARACTERS).collect();
+            let lacking = lacking.replace(char::is_control, " ");
+            return Err(Refusal::Ungranted { lacking });
+        }
         Ok(Plugin {
             inner: Arc::new(Loaded {
                 exports,
                 descriptor,
                 limits,
                 config: config.to_owned(),
+                grants: grants.clone(),
                 digest: hex(&digest),
                 _ticker: Arc::clone(&self.ticker),
             }),
         })
+    }
+
+    /// From the cache, where it was compiled before.
+    pub(crate) fn compiled(
+        &self,
+        bytes: &[u8],
+        digest: &ComponentDigest,
+    ) -> Result<Component, Refusal> {
+        match self.cache.as_ref().and_then(|cache| cache.load(&self.engine, digest)) {
+            Some(component) => Ok(component),
+            None => self.compile(bytes, digest),
+        }
+    }
+
+    pub(crate) fn described(
+        component: &Component,
+        limits: Limits,
+        config: &str,
+    ) -> Result<(Exports, Descriptor), Refusal> {
+        let exports = Exports::of(component)?;
+        let described = Instance::describe(&exports, limits, config)?;
+        let descriptor = descriptor_of(described).check().map_err(Refusal::Descriptor)?;
+        Ok((exports, descriptor))
     }
 
     fn compile(&self, bytes: &[u8], digest: &ComponentDigest) -> Result<Component, Refusal> {
@@ -149,7 +206,7 @@ impl Sandbox {
     }
 
     /// What can be seen without reading into the file.
-    fn admit(&self, bytes: &[u8]) -> Result<(), Refusal> {
+    pub(crate) fn admit(&self, bytes: &[u8]) -> Result<(), Refusal> {
         let limit = self.limits.bytes;
         if bytes.len() > limit {
             return Err(Refusal::TooBig { found: bytes.len(), limit });
@@ -174,7 +231,7 @@ impl Sandbox {
 }
 
 /// Reads no more than is taken, whatever the file claims or becomes, and waits for nothing.
-fn read(path: &Path, limit: usize) -> Result<Vec<u8>, Refusal> {
+pub(crate) fn read(path: &Path, limit: usize) -> Result<Vec<u8>, Refusal> {
     let failed = |source| Refusal::Read { path: path.to_owned(), source };
     let metadata = std::fs::metadata(path).map_err(failed)?;
     if !metadata.is_file() {
@@ -225,11 +282,19 @@ fn export(interface: &str) -> String {
     format!("{PACKAGE}{interface}@{VERSION}")
 }
 
+pub(crate) fn import_of(name: &str) -> Import {
+    if name == export("logging") || name == export("types") {
+        Import::Given
+    } else if wasi::interface(name).is_some() {
+        Import::Empty
+    } else {
+        Import::Unknown
+    }
+}
+
 fn check_imports(component: &Component) -> Result<(), Refusal> {
-    let engine = component.engine();
-    let ours = [export("logging"), export("types")];
-    for (name, _) in component.component_type().imports(engine) {
-        if ours.iter().any(|ours| ours == name) || wasi::interface(name).is_some() {
+    for (name, _) in component.component_type().imports(component.engine()) {
+        if import_of(name) != Import::Unknown {
             continue;
         }
         let name = printable(name);
@@ -242,7 +307,7 @@ fn check_imports(component: &Component) -> Result<(), Refusal> {
 }
 
 /// A component that exports both forms gets the cheaper one.
-fn choose_form(component: &Component) -> Result<Form, Refusal> {
+pub(crate) fn choose_form(component: &Component) -> Result<Form, Refusal> {
     let engine = component.engine();
     let component_type = component.component_type();
     let mut other_version = None;

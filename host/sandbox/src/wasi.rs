@@ -2,7 +2,7 @@
 //!
 //! The standard library of a guest for `wasm32-wasip2` imports a dozen interfaces, used or not. They are here, and empty:
 //! no environment, no arguments, no directories, an input that has ended, a clock that shows the commit time of the
-//! batch, random numbers that its position seeds. What a guest prints is kept in part, for its author. Everything else
+//! batch, random numbers that its position seeds (both real where they are granted). What a guest prints is kept in part, for its author. Everything else
 //! of these interfaces is a trap that names the function. So a guest is deterministic, and has nothing to leak by.
 //!
 //! Why not wasmtime's own implementation, with an empty context: it is 93 crates and six CPU-minutes more to say no in,
@@ -144,9 +144,9 @@ fn link_function(linked: &mut LinkerInstance<'_, Host>, interface: &str, name: &
             "wasi:cli/terminal-stdin" | "wasi:cli/terminal-stdout" | "wasi:cli/terminal-stderr",
             _,
         ) => give(linked, name, |_, (): ()| Ok((None::<Resource<Handle>>,))),
-        ("wasi:clocks/monotonic-clock", "now") => give(linked, name, |host, (): ()| {
-            Ok((host.clock_micros.max(0).unsigned_abs().saturating_mul(1_000),))
-        }),
+        ("wasi:clocks/monotonic-clock", "now") => {
+            give(linked, name, |host, (): ()| Ok((host.now_micros().saturating_mul(1_000),)))
+        }
         ("wasi:clocks/wall-clock", "now") => linked.func_new(name, wall_clock_now),
         ("wasi:filesystem/preopens", "get-directories") => {
             give(linked, name, |_, (): ()| Ok((Vec::<(Resource<Handle>, String)>::new(),)))
@@ -166,16 +166,15 @@ fn link_function(linked: &mut LinkerInstance<'_, Host>, interface: &str, name: &
         ("wasi:io/streams", _) => link_stream(linked, name),
         ("wasi:random/random", "get-random-u64")
         | ("wasi:random/insecure", "get-insecure-random-u64") => {
-            give(linked, name, |host, (): ()| Ok((host.random.next(),)))
+            give(linked, name, |host, (): ()| Ok((host.random_word()?,)))
         }
         ("wasi:random/random", "get-random-bytes")
         | ("wasi:random/insecure", "get-insecure-random-bytes") => {
             give(linked, name, |host, (length,): (u64,)| Ok((random_bytes(host, length)?,)))
         }
-        ("wasi:random/insecure-seed", _) => give(linked, name, |host, (): ()| {
-            let random = &mut host.random;
-            Ok(((random.next(), random.next()),))
-        }),
+        ("wasi:random/insecure-seed", _) => {
+            give(linked, name, |host, (): ()| Ok(((host.random_word()?, host.random_word()?),)))
+        }
         _ => link_denied(linked, interface, name),
     }
 }
@@ -233,7 +232,7 @@ fn wall_clock_now(
 ) -> Result<()> {
     let host = caller.data_mut();
     host.count_call()?;
-    let micros = host.clock_micros.max(0).unsigned_abs();
+    let micros = host.now_micros();
     let nanoseconds = u32::try_from(micros % 1_000_000 * 1_000)?;
     let now = vec![
         ("seconds".to_owned(), Val::U64(micros / 1_000_000)),
@@ -247,8 +246,10 @@ fn random_bytes(host: &mut Host, length: u64) -> Result<Vec<u8>> {
         return Err(Denied("get-random-bytes for more than 4,096 bytes".into()).into());
     }
     let length = usize::try_from(length)?;
-    let words = length.div_ceil(8);
-    let mut bytes: Vec<u8> = (0..words).flat_map(|_| host.random.next().to_le_bytes()).collect();
+    let mut bytes = Vec::with_capacity(length);
+    while bytes.len() < length {
+        bytes.extend(host.random_word()?.to_le_bytes());
+    }
     bytes.truncate(length);
     Ok(bytes)
 }

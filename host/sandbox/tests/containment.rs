@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use dovetail_core::change::{Change, Event};
 use dovetail_core::outcome::Outcome;
-use dovetail_sandbox::{CallError, Instance, Limits, Trap, TrapKind};
-use support::{event, inserts, limits, load, refs, try_load, user, users};
+use dovetail_sandbox::{CallError, Grants, Instance, Limits, Trap, TrapKind};
+use support::{event, inserts, limits, load, load_granted, refs, try_load, user, users};
 
 /// The call in which the guest does what its configuration says.
 const GUILTY: u64 = 13;
@@ -67,6 +67,27 @@ fn clock_and_random_numbers_are_those_of_the_batch() {
     };
     assert!(words(1_234_567).starts_with("Ok(1234567) "), "{}", words(1_234_567));
     assert_eq!(words(1_234_567), words(1_234_567));
+}
+
+#[test]
+fn a_granted_clock_runs_and_granted_random_numbers_differ() {
+    let grants = Grants { clock: true, randomness: true, ..Grants::all_rows() };
+    let plugin = load_granted("misbehaving", &grants, "tell the time");
+    let words = || {
+        let mut instance = plugin.instantiate(0, 1).expect("starts");
+        match call(&mut instance) {
+            Err(CallError::Fatal(words)) => words,
+            other => panic!("{other:?}"),
+        }
+    };
+    let told = words();
+    let micros = told.trim_start_matches("Ok(").split_once(')').expect("a time").0;
+    let told_micros: u128 = micros.parse().expect("a number");
+    let now =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+    let difference = now.as_micros().abs_diff(told_micros);
+    assert!(difference < 60_000_000, "{difference}");
+    assert_ne!(told.split_once(' '), words().split_once(' '));
 }
 
 #[test]

@@ -6,11 +6,14 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use dovetail_sandbox::{ComponentLimits, EngineOptions, Refusal, Sandbox};
+use dovetail_sandbox::{ComponentLimits, EngineOptions, Grants, Refusal, Sandbox};
 use support::{guest, inserts, limits, options, refs, sandbox, users};
 
 fn refuse(bytes: &[u8]) -> String {
-    sandbox().load(bytes, limits(), "").expect_err("must be refused").to_string()
+    sandbox()
+        .load(bytes, limits(), &Grants::all_rows(), "")
+        .expect_err("must be refused")
+        .to_string()
 }
 
 #[test]
@@ -28,14 +31,15 @@ fn a_component_over_the_size_limit_is_refused_unread() {
     let component = ComponentLimits { bytes: 1_000, ..ComponentLimits::usual() };
     let options = EngineOptions { component, ..options(None) };
     let small = Sandbox::new(options).expect("valid");
-    let refused = small.load(&guest("identity-packed"), limits(), "");
+    let refused = small.load(&guest("identity-packed"), limits(), &Grants::all_rows(), "");
     assert!(matches!(refused, Err(Refusal::TooBig { limit: 1_000, .. })));
 }
 
 #[test]
 fn a_missing_file_is_named() {
     let path = Path::new("/nowhere/plugin.wasm");
-    let refused = sandbox().load_file(path, limits(), "").expect_err("nothing there");
+    let refused =
+        sandbox().load_file(path, limits(), &Grants::all_rows(), "").expect_err("nothing there");
     assert!(refused.to_string().contains("/nowhere/plugin.wasm"), "{refused}");
 }
 
@@ -43,7 +47,8 @@ fn a_missing_file_is_named() {
 fn a_sparse_file_of_gigabytes_is_refused_unread() {
     let file = tempfile::NamedTempFile::new().expect("temporary file");
     file.as_file().set_len(4 << 30).expect("costs no space");
-    let refused = sandbox().load_file(file.path(), limits(), "").expect_err("too big");
+    let refused =
+        sandbox().load_file(file.path(), limits(), &Grants::all_rows(), "").expect_err("too big");
     assert!(matches!(refused, Refusal::TooBig { found: 0x1_0000_0000, .. }), "{refused}");
 }
 
@@ -55,7 +60,8 @@ fn what_is_no_file_is_not_opened() {
     let made = std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo is there");
     assert!(made.success());
     for path in [directory.path(), &pipe, Path::new("/dev/zero")] {
-        let refused = sandbox().load_file(path, limits(), "").expect_err("no file");
+        let refused =
+            sandbox().load_file(path, limits(), &Grants::all_rows(), "").expect_err("no file");
         assert!(refused.to_string().ends_with("is not a file"), "{refused}");
     }
 }
@@ -67,7 +73,7 @@ fn a_damaged_entry_of_the_cache_is_compiled_again() {
     let component = guest("identity-packed");
     let load = || {
         let sandbox = Sandbox::new(options(Some(cache.clone()))).expect("directory of our own");
-        let plugin = sandbox.load(&component, limits(), "").expect("loads");
+        let plugin = sandbox.load(&component, limits(), &Grants::all_rows(), "").expect("loads");
         let mut instance = plugin.instantiate(0, 1).expect("starts");
         let events = inserts(&users(), 3);
         assert_eq!(instance.process(1, &refs(&events)).expect("works").len(), 3);

@@ -6,6 +6,7 @@
 mod check;
 mod environment;
 mod field;
+mod grant;
 mod mysql;
 mod outlet;
 mod plugin;
@@ -26,9 +27,10 @@ use std::time::Duration;
 
 use dovetail_core::schema::TableName;
 use dovetail_core::seam::Mode;
-use dovetail_sandbox::Compiler;
+use dovetail_sandbox::{Compiler, Grants};
 
 pub use environment::Environment;
+pub(crate) use plugin::{BATCH_TIMEOUT, MEMORY_BYTES};
 pub(crate) use problem::nearest;
 pub use problem::{Place, Problem, Problems};
 
@@ -284,6 +286,7 @@ pub struct Plugin {
     pub file: PathBuf,
     /// A JSON document for the plugin's `init`. May hold secrets (a salt, a token): `Debug` hides it.
     pub config: String,
+    pub grants: Grants,
     pub on_failure: OnFailure,
     pub memory_bytes_max: u64,
     pub batch_timeout: Duration,

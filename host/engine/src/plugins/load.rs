@@ -14,6 +14,12 @@ use crate::config::{self, OnFailure};
 
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
+    #[error("{} is refused", .file.display())]
+    File {
+        file: PathBuf,
+        #[source]
+        source: dovetail_sandbox::Refusal,
+    },
     #[error("start the sandbox")]
     Sandbox(#[from] dovetail_sandbox::SetupError),
     #[error("plugin {name} ({}) is refused", .file.display())]
@@ -79,9 +85,10 @@ impl Loaded {
             config.batch_timeout,
             targets,
         );
-        let plugin = sandbox.load_file(file, limits, &config.config).map_err(|source| {
-            LoadError::Refused { name: name.clone(), file: file.clone(), source }
-        })?;
+        let plugin =
+            sandbox.load_file(file, limits, &config.grants, &config.config).map_err(|source| {
+                LoadError::Refused { name: name.clone(), file: file.clone(), source }
+            })?;
         info!(plugin = name, digest = plugin.digest(), "plugin loaded");
         Ok(Self { plugin, config: Arc::new(config.clone()) })
     }

@@ -7,6 +7,7 @@
 //! Memory: results and what they point to below 0x1000, the reply that passes at 0x4000, [`DATA`], and from [`HEAP`]
 //! on what the host hands over.
 
+use dovetail_sandbox::Grants;
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
@@ -30,6 +31,7 @@ pub(crate) struct Guest {
     on_relation: String,
     process: String,
     realloc: String,
+    grants: Grants,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -81,6 +83,7 @@ impl Guest {
             on_relation: String::new(),
             process: String::new(),
             realloc: String::new(),
+            grants: Grants::all_rows(),
         }
     }
 
@@ -139,6 +142,14 @@ impl Guest {
     /// Built against an interface in which this text is replaced.
     pub(crate) fn against(self, text: &'static str, instead: &'static str) -> Self {
         Self { wit: (text, instead), ..self }
+    }
+
+    pub(crate) fn granted(self, grants: Grants) -> Self {
+        Self { grants, ..self }
+    }
+
+    pub(crate) fn grants(&self) -> Grants {
+        self.grants.clone()
     }
 
     pub(crate) fn build(&self) -> Vec<u8> {

@@ -1,10 +1,36 @@
 //! Attacks that look for what was not granted. Most guests here are their own judges: what they find, they say.
 
+use dovetail_core::change::Operation;
+use dovetail_sandbox::TrapKind::{Denied, Unreachable};
+use dovetail_sandbox::{Grant, Grants};
+
 use crate::attacks;
-use crate::guest::process;
-use crate::verdict::Verdict::{GivesUp, Harmless, Stopped};
+use crate::guest::{honest, process, reply};
+use crate::reply::{cell, patch};
+use crate::verdict::Verdict::{Fails, GivesUp, Harmless, Refused, Stopped};
 use crate::verdict::misbehaving;
-use dovetail_sandbox::TrapKind::Denied;
+
+/// Looks for a part of the events' e-mail addresses in all that it was handed, and gives up where it finds one.
+const SEARCH: &str = "(loop $l
+    (if (i32.eq (i32.load (i32.add (local.get $frame) (local.get $a))) (i32.const 0x61786540)) (then unreachable))
+    (local.set $a (i32.add (local.get $a) (i32.const 1)))
+    (br_if $l (i32.lt_u (i32.add (local.get $a) (i32.const 4)) (local.get $length))))";
+
+/// What the guests' table `public.users` is granted in these operations and columns.
+fn rows(table: &str, columns: Option<&[&str]>, operations: &[Operation]) -> Grants {
+    let columns = columns.map(|names| names.iter().map(|&name| name.into()).collect());
+    let operations = operations.iter().copied().collect();
+    Grants {
+        rows: vec![Grant { tables: vec![table.into()], columns, operations }],
+        ..Grants::default()
+    }
+}
+
+const TWO_COLUMNS: Option<&[&str]> = Some(&["id", "name"]);
+
+fn with_clock() -> Grants {
+    Grants { clock: true, ..Grants::all_rows() }
+}
 
 /// Gives up where a list, whose pointer and length an import wrote to 0x400, is not empty.
 fn finds_no(function: &str) -> String {
@@ -52,4 +78,33 @@ attacks! {
     a32_wall_clock: process("(call $now (i32.const 0x400))
         (if (i64.ne (i64.load (i32.const 0x400)) (i64.const 1764460800)) (then unreachable))")
         .import("wasi:clocks/wall-clock@0.2.6", "now", "(param i32)") => Harmless;
+
+    a46_nothing_granted: honest().granted(Grants::default())
+        => Refused("asks for what it is not granted (messages; table `*`): grant it, or take a plugin that asks for less");
+    a46_column_that_is_named_and_not_granted: honest()
+        // Instead of all columns: one, whose name is `secret`.
+        .data(0x140 + 16, &[1, 0, 0, 0, 0xC0, 0x01, 0, 0, 1, 0, 0, 0]).data(0x1C0, &[0xC8, 1, 0, 0, 6, 0, 0, 0])
+        .data(0x1C8, b"secret").granted(rows("public.users", TWO_COLUMNS, &Operation::ALL))
+        => Refused("asks for what it is not granted (column `secret` of `*`)");
+    a46_table_that_is_named_and_not_granted: honest().data(0x180, &[0xC8, 1, 0, 0, 11, 0, 0, 0])
+        .data(0x1C8, b"public.cash").granted(rows("public.users", None, &Operation::ALL))
+        => Refused("asks for what it is not granted (table `public.cash`)");
+    a46_operation_that_is_not_granted: honest().granted(rows("public.users", None, &[Operation::Insert]))
+        => Refused("read, update, delete, truncate of `*`");
+    /// The control: where it is granted, the guest finds what it looks for.
+    a46_column_that_is_granted: process(SEARCH) => Stopped(Unreachable, "process");
+    a46_column_that_is_not_granted: process(SEARCH).granted(rows("public.users", TWO_COLUMNS, &Operation::ALL))
+        => Harmless;
+    a46_number_of_columns: process("(if (i32.ne (i32.load16_u offset=42 (local.get $frame)) (i32.const 2)) (then unreachable))")
+        .granted(rows("public.*", TWO_COLUMNS, &Operation::ALL)) => Harmless;
+    a46_announcement_of_a_column_that_is_not_granted: honest()
+        .on_relation("(if (i32.ne (local.get 7) (i32.const 2)) (then unreachable))")
+        .granted(rows("*", TWO_COLUMNS, &Operation::ALL)) => Harmless;
+    a46_patch_of_a_column_that_is_not_granted: reply(&patch(cell(3, 2, 0, 1)))
+        .granted(rows("*", TWO_COLUMNS, &Operation::ALL)) => Fails("host.column");
+    a46_event_of_a_table_that_is_not_granted: process("unreachable")
+        .granted(rows("public.orders", None, &Operation::ALL)) => Harmless;
+    a32_clock_that_is_granted: process("(call $now (i32.const 0x400))
+        (if (i64.le_u (i64.load (i32.const 0x400)) (i64.const 1764460800)) (then unreachable))")
+        .import("wasi:clocks/wall-clock@0.2.6", "now", "(param i32)").granted(with_clock()) => Harmless;
 }

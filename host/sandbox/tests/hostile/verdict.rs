@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use dovetail_core::change::Event;
 use dovetail_core::outcome::Outcome;
-use dovetail_sandbox::{CallError, Instance, Limits, Plugin, Refusal, Sandbox, TrapKind};
+use dovetail_sandbox::{CallError, Grants, Instance, Limits, Plugin, Refusal, Sandbox, TrapKind};
 
 use crate::guest::{GUILTY, Guest};
 use crate::support::{inserts, refs, users};
@@ -33,23 +33,25 @@ pub(crate) enum Verdict {
 pub(crate) struct Subject {
     component: Vec<u8>,
     config: String,
+    grants: Grants,
 }
 
 impl From<Guest> for Subject {
     fn from(guest: Guest) -> Self {
-        Self { component: guest.build(), config: String::new() }
+        Self { component: guest.build(), config: String::new(), grants: guest.grants() }
     }
 }
 
 impl From<Vec<u8>> for Subject {
     fn from(component: Vec<u8>) -> Self {
-        Self { component, config: String::new() }
+        Self { component, config: String::new(), grants: Grants::all_rows() }
     }
 }
 
 /// The Rust guest that does what its configuration says.
 pub(crate) fn misbehaving(behaviour: &str) -> Subject {
-    Subject { component: crate::support::guest("misbehaving"), config: behaviour.into() }
+    let component = crate::support::guest("misbehaving");
+    Subject { component, config: behaviour.into(), grants: Grants::all_rows() }
 }
 
 /// More than the host itself may ever have held, whatever the guests did: some of their memories at a time, and what
@@ -65,7 +67,7 @@ pub(crate) fn judge(subject: Subject, limits: Limits, verdict: Verdict) {
 }
 
 fn judge_within(subject: Subject, limits: Limits, verdict: Verdict) {
-    let loaded = sandbox().load(&subject.component, limits, &subject.config);
+    let loaded = sandbox().load(&subject.component, limits, &subject.grants, &subject.config);
     let plugin = match (loaded, verdict) {
         (Err(refusal), Verdict::Refused(text)) => return check_sentence(&refusal, text),
         (Ok(_), Verdict::Refused(text)) => panic!("loaded, where `{text}` was expected"),

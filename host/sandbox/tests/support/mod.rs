@@ -12,7 +12,7 @@ use dovetail_core::position::{Lsn, Position};
 use dovetail_core::schema::{Column, Initial, Kind, Relation, RelationId, TableName};
 use dovetail_core::value::{Row, Text, Value};
 use dovetail_sandbox::{
-    Compiler, ComponentLimits, EngineOptions, Limits, Plugin, Refusal, Sandbox,
+    Compiler, ComponentLimits, EngineOptions, Grants, Limits, Plugin, Refusal, Sandbox,
 };
 
 const TARGET: &str = "wasm32-wasip2";
@@ -84,8 +84,12 @@ pub(crate) fn load(guest_name: &str, config: &str) -> Plugin {
     try_load(guest_name, limits(), config).expect("guest loads")
 }
 
+pub(crate) fn load_granted(guest_name: &str, grants: &Grants, config: &str) -> Plugin {
+    sandbox().load(&guest(guest_name), limits(), grants, config).expect("guest loads")
+}
+
 pub(crate) fn try_load(guest_name: &str, limits: Limits, config: &str) -> Result<Plugin, Refusal> {
-    sandbox().load(&guest(guest_name), limits, config)
+    sandbox().load(&guest(guest_name), limits, &Grants::all_rows(), config)
 }
 
 fn column(name: &str, type_name: &str, kind: Kind) -> Column {
