@@ -30,6 +30,7 @@ pub(crate) struct Guest {
     init_parameters: &'static str,
     on_relation: String,
     process: String,
+    every_call: String,
     realloc: String,
     grants: Grants,
 }
@@ -82,6 +83,7 @@ impl Guest {
             init_parameters: "i32 i32 i32 i32",
             on_relation: String::new(),
             process: String::new(),
+            every_call: String::new(),
             realloc: String::new(),
             grants: Grants::all_rows(),
         }
@@ -107,6 +109,11 @@ impl Guest {
     /// Replaces what the guilty call does.
     pub(crate) fn process(self, code: &str) -> Self {
         Self { process: code.into(), ..self }
+    }
+
+    /// Does this in every call, in the packed form.
+    pub(crate) fn every_call(self, code: &str) -> Self {
+        Self { every_call: code.into(), ..self }
     }
 
     pub(crate) fn describe(self, code: &str) -> Self {
@@ -235,7 +242,7 @@ impl Guest {
     }
 
     fn process_function(&self) -> String {
-        let (attack, heap) = (&self.process, self.heap());
+        let (attack, every_call, heap) = (&self.process, &self.every_call, self.heap());
         match self.form {
             Form::Packed => format!(
                 r#"(func (export "dovetail:plugin/packed@0.1.0#process")
@@ -244,6 +251,7 @@ impl Guest {
                   (global.set $top (i32.const {heap}))
                   (if (i64.eq (i64.load offset=24 (local.get $frame)) (i64.const {GUILTY}))
                     (then {attack}))
+                  {every_call}
                   (i32.store (i32.const 0x4000) (i32.const 0x52564F44))
                   (i32.store (i32.const 0x4004) (i32.const 1))
                   (i32.store (i32.const 0x4008) (i32.load offset=8 (local.get $frame)))

@@ -11,6 +11,7 @@ mod support;
 
 mod bombs;
 mod calls;
+#[expect(dead_code, reason = "tests of the engine use the rest")]
 mod guest;
 mod loading;
 mod looking;
