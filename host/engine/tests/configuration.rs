@@ -61,6 +61,11 @@ fn a_grant_says_everything_by_name_or_by_the_word_all() {
         ),
         ("[read, insert]", "[reed]", "`reed` is not read, insert"),
         ("clock: true", "clock: real", "plugins[0].grants.clock: `real` is not true or false"),
+        (
+            "clock: true",
+            "digest: sha256:abc",
+            "plugins[0].grants.digest: `sha256:abc` is not a digest: sha256: and 64",
+        ),
         ("clock: true", "sockets: true", "plugins[0].grants.sockets: unknown key"),
     ] {
         let problems = wrong(replaced, with);
@@ -97,7 +102,7 @@ fn a_sound_file_is_read_with_its_defaults() {
         columns: Some(vec!["email".into()]),
         operations: [Operation::Read, Operation::Insert].into_iter().collect(),
     };
-    assert_eq!(plugin.grants, Grants { rows: vec![grant], clock: true, randomness: false });
+    assert_eq!(plugin.grants, Grants { rows: vec![grant], clock: true, ..Grants::default() });
     assert_eq!(
         plugin.config,
         r#"{"columns":{"public.users.email":{"hash":{"salt":"5"}}},"keep":[1,2.5,10,"yes",null]}"#

@@ -85,6 +85,11 @@ pub enum Refusal {
     #[error("its `describe` gave {0}")]
     Descriptor(&'static str),
     #[error(
+        "has the digest sha256:{found}, and what is granted is granted to another: look at what changed, then grant it to \
+         this one"
+    )]
+    Digest { found: String },
+    #[error(
         "asks for what it is not granted ({lacking}): grant it, or take a plugin that asks for less"
     )]
     Ungranted { lacking: String },

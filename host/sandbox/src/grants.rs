@@ -19,6 +19,8 @@ use crate::interest::{Descriptor, Interest, Operations, View, matches};
 /// random numbers are seeded by its position.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Grants {
+    /// SHA-256, in hexadecimal, of the only component that is granted anything; `None` is whatever the file holds.
+    pub digest: Option<String>,
     pub rows: Vec<Grant>,
     /// The real time. What depends on it is not the same when a batch is called again.
     pub clock: bool,

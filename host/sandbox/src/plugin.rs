@@ -153,6 +153,10 @@ impl Sandbox {
     ) -> Result<Plugin, Refusal> {
         self.admit(bytes)?;
         let digest = digest(bytes);
+        let found = hex(&digest);
+        if grants.digest.as_ref().is_some_and(|pinned| *pinned != found) {
+            return Err(Refusal::Digest { found });
+        }
         let component = self.compiled(bytes, &digest)?;
         let (exports, descriptor) = Self::described(&component, limits, config)?;
         if let Some(lacking) = grants.lacking(&descriptor) {
@@ -167,7 +171,7 @@ impl Sandbox {
                 limits,
                 config: config.to_owned(),
                 grants: grants.clone(),
-                digest: hex(&digest),
+                digest: found,
                 _ticker: Arc::clone(&self.ticker),
             }),
         })

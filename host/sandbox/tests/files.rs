@@ -67,6 +67,20 @@ fn what_is_no_file_is_not_opened() {
 }
 
 #[test]
+fn what_is_granted_to_one_component_is_not_granted_to_another() {
+    let digest = |name| {
+        let plugin = sandbox().load(&guest(name), limits(), &Grants::all_rows(), "");
+        plugin.expect("loads").digest().to_owned()
+    };
+    let grants = Grants { digest: Some(digest("identity-packed")), ..Grants::all_rows() };
+    let load = |name| sandbox().load(&guest(name), limits(), &grants, "");
+    load("identity-packed").expect("is the one");
+    let refused = load("identity-typed").expect_err("is another").to_string();
+    let found = format!("has the digest sha256:{}, and", digest("identity-typed"));
+    assert!(refused.starts_with(&found), "{refused}");
+}
+
+#[test]
 fn a_damaged_entry_of_the_cache_is_compiled_again() {
     let directory = tempfile::tempdir().expect("temporary directory");
     let cache = directory.path().join("compiled");

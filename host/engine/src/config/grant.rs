@@ -7,7 +7,12 @@ use super::field::{Field, Reader};
 use super::tree::Content;
 
 pub(in crate::config) fn check(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<Grants> {
-    let mut section = field.section(reader, "{rows: ..., clock: ..., randomness: ...}")?;
+    let mut section =
+        field.section(reader, "{digest: ..., rows: ..., clock: ..., randomness: ...}")?;
+    // What is wrong with it is noted, and then nothing of the file counts.
+    let expected = "a digest: sha256: and 64 digits of 0-9 and a-f";
+    let field = section.optional("digest");
+    let digest = field.and_then(|field| field.parsed(reader, expected, digest));
     let rows = match section.optional("rows") {
         Some(field) => rows(&field, reader),
         None => Some(Vec::new()),
@@ -18,7 +23,14 @@ pub(in crate::config) fn check(field: &Field<'_>, reader: &mut Reader<'_>) -> Op
     };
     let (clock, randomness) = (given("clock"), given("randomness"));
     section.finish(reader);
-    Some(Grants { rows: rows?, clock: clock?, randomness: randomness? })
+    Some(Grants { digest, rows: rows?, clock: clock?, randomness: randomness? })
+}
+
+/// As `dovetail plugin inspect` prints it.
+fn digest(text: &str) -> Option<String> {
+    let digits = text.strip_prefix("sha256:")?;
+    let hexadecimal = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
+    (digits.len() == 64 && digits.chars().all(hexadecimal)).then(|| digits.to_owned())
 }
 
 fn rows(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<Vec<Grant>> {

@@ -104,7 +104,7 @@ attacks! {
         => Refused("local variables, of which at most");
     a33_fifty_thousand_locals: functions(1, &[&[1][..], &leb(50_000), &[I32, END]].concat())
         => Refused("exports neither");
-    a33_more_locals_than_a_function_can_have: functions(1, &[&[1][..], &leb(2_900_000), &[I32, END]].concat())
+    a33_more_locals_than_a_function_can_have: functions(1, &[&[1][..], &leb(900_000), &[I32, END]].concat())
         => Refused("not a valid component");
     a33_blocks_in_blocks: nested_blocks(600_000) => Refused("exports neither");
     a33_a_hundred_thousand_segments: component(&[items(5, 1, &[0, 1]), items(11, 100_000, &[0, 0x41, 0, END, 0])])
