@@ -157,6 +157,15 @@ fn a_plugin_that_gives_up_halts_whatever_its_policy() {
 }
 
 #[test]
+fn a_plugin_that_does_not_start_halts_whatever_its_policy() {
+    for policy in [OnFailure::Skip, OnFailure::Halt] {
+        let plugins = load(&guest::honest().init("unreachable"), policy);
+        let halt = passed(&plugins, &[1, 2, 3]).expect_err("halts");
+        assert!(halt.to_string().contains("plugin stopped in `init`: unreachable"), "{halt}");
+    }
+}
+
+#[test]
 fn without_compiled_plugins_everything_passes() {
     let none = Plugins::load(&[], &Compiler::InProcess, Path::new("/nonexistent"), 1);
     assert_eq!(passed(&none.expect("nothing to load"), &[1, TRAPS]).expect("passes"), [0, 1]);

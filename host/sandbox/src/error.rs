@@ -151,6 +151,11 @@ pub struct Trap {
     pub output: String,
 }
 
+impl Trap {
+    /// The function of an instance that did not start: no event had to do with it.
+    pub const INIT: &'static str = "init";
+}
+
 /// What a reply breaks in the contract.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {

@@ -19,13 +19,16 @@ use crate::engine::Ticker;
 use crate::error::{CallError, Refusal, Trap, TrapKind, Violation};
 use crate::host::{Given, Host, Log, Random};
 use crate::limits::Limits;
-use crate::plugin::{Exports, FormIndices, Loaded, one_line, printable};
+use crate::plugin::{Exports, FormIndices, Loaded, bounded, one_line};
 use crate::relations::{Known, Relations};
 use crate::trap::trap_of;
 use crate::typed as typed_form;
 use crate::verdict::Verdict;
 
 type PackedProcess = TypedFunc<(&'static [u8],), (Result<Vec<u8>, types::CallError>,)>;
+
+/// Of what a plugin says against its configuration: it may explain a format.
+const REASON_CHARACTERS: usize = 1_000;
 
 /// See the module's documentation.
 pub struct Instance {
@@ -96,7 +99,7 @@ impl Instance {
         let described = lifecycle.call_describe(&mut store, config);
         described
             .map_err(|error| stopped(error, &store))?
-            .map_err(|reason| Refusal::Configuration(printable(&reason)))
+            .map_err(|reason| Refusal::Configuration(bounded(&reason, REASON_CHARACTERS)))
     }
 
     pub(crate) fn start(plugin: Arc<Loaded>, lane: u32, lanes: u32) -> Result<Self, CallError> {
@@ -110,7 +113,7 @@ impl Instance {
             Ok((lifecycle, form, initialized))
         });
         let (lifecycle, form, initialized) =
-            started.map_err(|error| trap_of(&error, store.data(), "init"))?;
+            started.map_err(|error| trap_of(&error, store.data(), Trap::INIT))?;
         initialized.map_err(CallError::Fatal)?;
         Ok(Self {
             start_bytes: store.data().meter.memory_bytes,

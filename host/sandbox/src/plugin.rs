@@ -160,8 +160,7 @@ impl Sandbox {
         let component = self.compiled(bytes, &digest)?;
         let (exports, descriptor) = Self::described(&component, limits, config)?;
         if let Some(lacking) = grants.lacking(&descriptor) {
-            let lacking: String = lacking.chars().take(LACKING_CHARACTERS).collect();
-            let lacking = lacking.replace(char::is_control, " ");
+            let lacking = bounded(&lacking, LACKING_CHARACTERS);
             return Err(Refusal::Ungranted { lacking });
         }
         Ok(Plugin {
@@ -342,7 +341,11 @@ fn version(name: &str) -> Option<&str> {
 
 /// An untrusted text, bounded and on one line.
 pub(crate) fn printable(text: &str) -> String {
-    text.chars().take(200).collect::<String>().replace(char::is_control, " ")
+    bounded(text, 200)
+}
+
+pub(crate) fn bounded(text: &str, characters: usize) -> String {
+    text.chars().take(characters).collect::<String>().replace(char::is_control, " ")
 }
 
 fn descriptor_of(descriptor: lifecycle::Descriptor) -> Descriptor {
