@@ -1,9 +1,9 @@
 //! What the log of MySQL and MariaDB may contain, beside plain changes of plain rows.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use dovetail_tests::engine::{Engine, Setup};
 use dovetail_tests::lines::{self, Line};
-use dovetail_tests::mysql::{Options, Server, Version, execute};
+use dovetail_tests::mysql::{Options, Server, Torn, Version, execute};
 use dovetail_tests::wait::{PATIENCE, until};
 use mysql_async::Conn;
 
@@ -258,4 +258,98 @@ async fn a_table_without_transactions_is_delivered_beside_others() -> Result<()>
     execute(&mut connection, &statements).await?;
     setup.mysql_caught_up(&mut engine, &server).await?;
     setup.mysql_lines_equal(&server, &tables).await
+}
+
+/// A transaction of many rows, none of which is there in the end.
+const BIG: [&str; 4] = [
+    "CREATE TABLE digit (n int PRIMARY KEY)",
+    "INSERT INTO digit VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9)",
+    "INSERT INTO t SELECT 10000 + a.n + 10 * b.n + 100 * c.n + 1000 * d.n, 'big', repeat('x', 100) \
+     FROM digit a, digit b, digit c, digit d",
+    "DELETE FROM t WHERE id >= 10000",
+];
+const BIG_ROWS: usize = 10_000;
+
+/// Where the engine stands when the server is killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stands {
+    /// Stopped, at the end of the log.
+    Behind,
+    /// Stopped, with more in the log.
+    Before,
+    Running,
+}
+
+/// MySQL cuts it off when it starts again; MariaDB leaves it, and goes on in another file.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_that_a_killed_server_left_half_written_never_was() -> Result<()> {
+    let (mut server, mut connection, setup, mut engine) =
+        start(Options::default(), &FIRST, T).await?;
+    execute(&mut connection, &BIG).await?;
+    setup.mysql_caught_up(&mut engine, &server).await?;
+    let logged = server.logged().await?;
+    let big = logged.iter().find(|transaction| transaction.rows.len() == BIG_ROWS);
+    let big = big.context("the big one")?;
+    let mut id = 10;
+    let mut insert = async |server: &Server| {
+        id += 1;
+        let insert = format!("INSERT INTO shop.t VALUES ({id}, 'whole', NULL)");
+        execute(&mut server.connect().await?, &[&insert]).await
+    };
+    for torn in Torn::ALL {
+        for stands in [Stands::Behind, Stands::Before, Stands::Running] {
+            let mut running = Some(engine);
+            if stands != Stands::Running
+                && let Some(engine) = running.take()
+            {
+                engine.terminate().await?;
+            }
+            if stands == Stands::Before {
+                insert(&server).await?;
+            }
+            server.kill()?;
+            server.tear(big, torn)?;
+            server.restart()?;
+            insert(&server).await?;
+            engine = match running {
+                Some(engine) => engine,
+                None => setup.run()?,
+            };
+            setup
+                .mysql_caught_up(&mut engine, &server)
+                .await
+                .with_context(|| format!("{torn:?}, {stands:?}"))?;
+        }
+    }
+    let lines = lines::read(&setup.lines_file())?;
+    let (inserts, deletes) = (of(&lines, "insert").len(), of(&lines, "delete").len());
+    assert_eq!((inserts, deletes), (BIG_ROWS + id - 10, BIG_ROWS), "rows that never were");
+    let log = std::fs::read_to_string(setup.log_file())?;
+    let passed = log.matches("is passed over").count();
+    let expected = if Version::under_test().is_mariadb() { 3 * Torn::ALL.len() } else { 0 };
+    assert!(passed >= expected && (expected > 0 || passed == 0), "{passed} of {expected}: {log}");
+    assert_eq!(server.logged().await?.last().map(|last| last.rows.len()), Some(1));
+    setup.mysql_lines_equal(&server, T).await
+}
+
+/// It looks like the end that a killed server leaves, but what is missing was committed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_lacks_the_end_of_a_committed_transaction_is_damaged() -> Result<()> {
+    let (mut server, _, setup, engine) = start(Options::default(), &FIRST, T).await?;
+    engine.terminate().await?;
+    let insert = "INSERT INTO shop.t VALUES (10, 'committed', NULL)";
+    execute(&mut server.connect().await?, &[insert]).await?;
+    server.kill()?;
+    server.restart()?;
+    let last = server.logged().await?.pop().context("a transaction")?;
+    let file = server.data().join(format!("binlog.{:06}", last.end.file));
+    std::fs::File::options().write(true).open(file)?.set_len(last.end.offset - 5)?;
+    let before = lines::read(&setup.lines_file())?.len();
+    for _ in 0..2 {
+        let ended = setup.finished("run", &[])?;
+        assert_eq!(ended.code, DEFINITE, "{}", ended.text());
+        assert!(ended.stderr.contains("damaged"), "{}", ended.stderr);
+    }
+    assert_eq!(lines::read(&setup.lines_file())?.len(), before);
+    Ok(())
 }

@@ -20,7 +20,7 @@ use crate::progress::{Display, Progress};
 use crate::shutdown::{Shutdown, Signal, Signals};
 use crate::status::Status;
 use crate::telemetry::{self, Format, field};
-use crate::{config, shutdown, state};
+use crate::{config, shutdown, spool, state};
 
 /// What is looked for where the command line names no file.
 const FILE: &str = "dovetail.yaml";
@@ -240,9 +240,9 @@ fn failure(error: Error) -> Failure {
 
 fn status(pipeline: &Pipeline, format: StatusFormat, log: &mut Log<'_>) -> Result<Code, Failure> {
     log.start(pipeline)?;
-    let content = runtime()?
-        .block_on(state::read(&pipeline.state))
-        .map_err(|error| failure(Error::State(error)))?;
+    let runtime = runtime()?;
+    let content = runtime.block_on(state::read(&pipeline.state));
+    let content = content.map_err(|error| failure(Error::State(error)))?;
     if let Some(content) = &content
         && content.origin.pipeline != pipeline.name
     {
@@ -251,7 +251,9 @@ fn status(pipeline: &Pipeline, format: StatusFormat, log: &mut Log<'_>) -> Resul
         let advice = "Give each pipeline a state directory of its own";
         return Err(Failure::definite(error).advise(advice));
     }
-    let status = Status::new(pipeline, content.as_ref());
+    let look = runtime.block_on(spool::look(&pipeline.state, content.as_ref()));
+    let look = look.map_err(|error| failure(Error::Spool(error)))?;
+    let status = Status::new(pipeline, content.as_ref(), look.as_ref());
     print(&match format {
         StatusFormat::Text => status.to_string(),
         StatusFormat::Json => status.to_json(),

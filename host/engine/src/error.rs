@@ -8,7 +8,7 @@ use dovetail_core::seam::Refusal;
 use crate::lanes::DeliveryEnded;
 use crate::source::failure::{Failure, ScanError, ViewError};
 use crate::source::finding::Finding;
-use crate::{delivery, outlet, plugins, state};
+use crate::{delivery, outlet, plugins, spool, state};
 
 /// Everything that ends an attempt.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +44,13 @@ pub enum Error {
     DrainTimedOut,
     #[error("keep the state")]
     State(#[from] state::Error),
+    #[error(
+        "`spool: off` would leave behind what the spool holds up to {spooled}, and the source need not have kept: take \
+         `spool: off` away, let the outlets catch up while nothing is written, and stop; or begin anew"
+    )]
+    SpoolLeft { spooled: Lsn },
+    #[error("keep the log")]
+    Spool(#[from] spool::Error),
     #[error("load plugins")]
     Plugins(#[from] plugins::LoadError),
     #[error(transparent)]
@@ -70,7 +77,9 @@ impl Error {
             Self::Delivery(error) => error.is_transient(),
             Self::DrainTimedOut | Self::DeliveryEnded(_) => true,
             Self::State(error) => error.is_transient(),
+            Self::Spool(error) => error.is_transient(),
             Self::NotReady(_)
+            | Self::SpoolLeft { .. }
             | Self::Plugins(_)
             | Self::Refused(_)
             | Self::Stopped

@@ -1,20 +1,21 @@
 //! A change's path, from the database to the outlets.
 //!
 //! ```text
-//! source -> SEAM (driver) -> lanes: plugins -> delivery: outlets -> driver: state -> source acknowledged
+//! source -> spool: source acknowledged -> SEAM (driver) -> lanes: plugins -> delivery: outlets -> driver: state -> spool released
 //! ```
 //!
 //! A pipeline is a series of attempts. An attempt goes on from what is durable, and ends by a signal, by having caught
 //! up, or by a failure. A transient failure (a connection is gone) is answered by a pause and another attempt: the way
 //! back from a lost connection is the way back from a crash, so that there is one recovery to get right, and every
-//! kill tests it. Nothing is repaired in place.
+//! kill tests it. Nothing is repaired in place. One thing outlives attempts, so that the source does not notice an outlet that
+//! is down: the task that reads the log into the spool.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use dovetail_core::lane;
 use dovetail_core::position::Lsn;
-use dovetail_core::seam::Start;
+use dovetail_core::seam::{Recorded, Seam, Spool as Held, Start};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -31,6 +32,7 @@ use crate::progress::Progress;
 use crate::source::Source;
 use crate::source::backoff::Backoff;
 use crate::source::finding::{self, Finding, Severity};
+use crate::spool::{self, Spooling};
 use crate::state::{self, Content, Notes, Store};
 use crate::telemetry::field;
 
@@ -56,27 +58,44 @@ pub async fn run(
     let plugins = load(config)?;
     let mut backoff = Backoff::default();
     let mode = config.snapshot.mode;
+    let (began, spooling) = (false, None);
     let mut attempt =
-        Attempt { config, plugins: &plugins, mode, until, stop, progress, began: false };
-    loop {
-        let ended = attempt.run(&mut backoff).await;
-        progress.scan_ended();
-        let error = match ended {
-            Ok(()) | Err(Error::Stopped) => return Ok(()),
-            // To give up the wait for running transactions is what `pin_timeout` asks for.
-            Err(error @ Error::Pin(_)) => return Err(error),
-            Err(error) if !attempt.began || !error.is_transient() => return Err(error),
-            Err(error) => error,
-        };
-        let pause = backoff.next(spread());
-        let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
-        warn!(
-            { field::ERROR } = error.chain(),
-            pause_ms, "the attempt failed, another one follows"
-        );
-        tokio::select! {
-            () = tokio::time::sleep(pause) => {}
-            () = stop.cancelled() => return Ok(()),
+        Attempt { config, plugins: &plugins, mode, until, stop, progress, began, spooling };
+    let ended = attempt.repeat(&mut backoff).await;
+    if let Some(Spooling { intake: Some(intake), .. }) = attempt.spooling {
+        intake.close().await;
+    }
+    ended
+}
+
+impl Attempt<'_> {
+    async fn repeat(&mut self, backoff: &mut Backoff) -> Result<(), Error> {
+        loop {
+            let ended = self.run(backoff).await;
+            self.progress.scan_ended();
+            let error = match ended {
+                Ok(()) | Err(Error::Stopped) => return Ok(()),
+                // To give up the wait for running transactions is what `pin_timeout` asks for.
+                Err(error @ Error::Pin(_)) => return Err(error),
+                Err(error) if !self.began || !error.is_transient() => return Err(error),
+                Err(error) => error,
+            };
+            let pause = backoff.next(spread());
+            let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+            warn!(
+                { field::ERROR } = error.chain(),
+                pause_ms, "the attempt failed, another one follows"
+            );
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = self.stop.cancelled() => return Ok(()),
+                error = Spooling::failed(&mut self.spooling) => {
+                    if !error.is_transient() {
+                        return Err(error);
+                    }
+                    warn!({ field::ERROR } = error.chain(), "the log is not read any more");
+                }
+            }
         }
     }
 }
@@ -90,6 +109,7 @@ struct Attempt<'a> {
     progress: &'a Progress,
     /// An attempt has reached the source and every outlet.
     began: bool,
+    spooling: Option<Spooling>,
 }
 
 impl Attempt<'_> {
@@ -97,7 +117,7 @@ impl Attempt<'_> {
     async fn run(&mut self, backoff: &mut Backoff) -> Result<(), Error> {
         let config = self.config;
         let Begun { source, mut store, targets, start, proof } = tokio::select! {
-            begun = Begun::of(config, self.mode, &mut self.began) => begun?,
+            begun = Begun::of(config, self.mode, &mut self.spooling, &mut self.began) => begun?,
             () = self.stop.cancelled() => return Err(Error::Stopped),
         };
         let router = lane::Lanes::new(config.lanes);
@@ -108,8 +128,8 @@ impl Attempt<'_> {
         backoff.reset();
         info!({ field::PIPELINE } = config.name, tables = config.source.tables().len(), "started");
         let mut moved = false;
-        let parts =
-            Parts { source, store: &mut store, moved: &mut moved, lanes, landed, delivering };
+        let (store, spooling, moved_in) = (&mut store, &mut self.spooling, &mut moved);
+        let parts = Parts { source, store, spooling, moved: moved_in, lanes, landed, delivering };
         let driver = Driver::new(config, self.progress, self.stop, parts);
         let ended = driver.run(start, proof, self.until).await;
         if moved && self.mode == SnapshotMode::Always {
@@ -133,9 +153,22 @@ struct Begun {
 
 impl Begun {
     /// Cancel-safe: what was opened is closed again.
-    async fn of(config: &Pipeline, mode: SnapshotMode, reached: &mut bool) -> Result<Self, Error> {
-        let notes = notes(state::read(&config.state).await?.as_ref());
-        let mut source = Source::connect(&config.source, &notes).await?;
+    async fn of(
+        config: &Pipeline,
+        mode: SnapshotMode,
+        spooling: &mut Option<Spooling>,
+        reached: &mut bool,
+    ) -> Result<Self, Error> {
+        let content = state::read(&config.state).await?;
+        if let Some(spooled) = left_behind(config, content.as_ref()).await? {
+            return Err(Error::SpoolLeft { spooled });
+        }
+        let notes = notes(content.as_ref());
+        // The directory is made with the state.
+        let settings = content.as_ref().and(config.spool);
+        Spooling::go_on(spooling, &config.state, settings, content.as_ref()).await?;
+        let read = spooling.as_ref().and_then(Spooling::note);
+        let mut source = Source::connect(&config.source, &notes, read.as_deref()).await?;
         let origin = source.origin(&config.name);
         let mut store = Store::open(&config.state, &origin).await?;
         if *store.notes() != notes {
@@ -143,12 +176,47 @@ impl Begun {
         }
         preflight(mode, &source, &store).await?;
         store.keep_outlets(kinds(config)).await?;
+        if spooling.is_none() {
+            Spooling::go_on(spooling, &config.state, config.spool, content.as_ref()).await?;
+        }
+        read_on(mode, spooling, &mut source, &store).await?;
         let targets = open_targets(config, &origin).await?;
         *reached = true;
         let (recorded, proof) = targets.recorded(store.record().checkpoint);
-        let start = source.start(mode, recorded).await?;
+        let held = spooling.as_ref().map_or(Held::Off, Spooling::held);
+        let reading = spooling.as_ref().is_some_and(|it| it.intake.is_some());
+        let start = source.start(mode, recorded, held, reading).await?;
         Ok(Self { source, store, targets, start, proof })
     }
+}
+
+/// Reads the log before the outlets are asked for anything, so that the source does not notice that they are down.
+async fn read_on(
+    mode: SnapshotMode,
+    spooling: &mut Option<Spooling>,
+    source: &mut Source,
+    store: &Store,
+) -> Result<(), Error> {
+    let Some(spooling) = spooling.as_mut().filter(|it| it.intake.is_none()) else { return Ok(()) };
+    let held = spooling.held();
+    if !matches!(held, Held::Holds { .. }) {
+        return Ok(());
+    }
+    let start = source.start(mode, Recorded::Unkept, held, false).await?;
+    match Seam::may_read_on(store.record(), &start) {
+        Some(from) => spooling.read(source, store.record(), from).await,
+        None => Ok(()),
+    }
+}
+
+/// What a spool of an earlier configuration has, and this one would leave behind.
+async fn left_behind(config: &Pipeline, content: Option<&Content>) -> Result<Option<Lsn>, Error> {
+    if config.spool.is_some() {
+        return Ok(None);
+    }
+    let checkpoint = content.and_then(|content| content.record.checkpoint);
+    let spooled = spool::look(&config.state, content).await?.map(|look| look.mark.position);
+    Ok(spooled.filter(|spooled| checkpoint < Some(*spooled)))
 }
 
 /// What `dovetail check` found.
@@ -164,9 +232,18 @@ pub struct Report {
 pub async fn check(config: &Pipeline) -> Result<Report, Error> {
     load(config)?;
     let content = state::read(&config.state).await?;
-    let source = Source::connect(&config.source, &notes(content.as_ref())).await?;
+    let left = left_behind(config, content.as_ref()).await?;
+    let read = match config.spool {
+        Some(_) => spool::look(&config.state, content.as_ref()).await?.and_then(|it| it.mark.note),
+        None => None,
+    };
+    let notes = notes(content.as_ref());
+    let source = Source::connect(&config.source, &notes, read.as_deref()).await?;
     let record = content.map(|content| content.record).unwrap_or_default();
-    let findings = source.findings(&record, config.snapshot.mode).await?;
+    let mut findings = source.findings(&record, config.snapshot.mode).await?;
+    let advice = "it holds what may be nowhere else";
+    let finding = |spooled| Finding::error(Error::SpoolLeft { spooled }.to_string(), advice);
+    findings.extend(left.map(finding));
     Ok(Report { pipeline: config.name.clone(), findings })
 }
 

@@ -8,6 +8,7 @@ use dovetail_core::seam::{Pin, Record, Scan};
 use serde::Serialize;
 
 use crate::config::Pipeline;
+use crate::spool::Look;
 use crate::state::Content;
 
 /// What `dovetail status` prints. The JSON form is this, key by key; positions are texts such as `16/B374D848`.
@@ -20,6 +21,10 @@ pub struct Status {
     pub pin: Option<String>,
     /// Everything before it is durable at every outlet.
     pub checkpoint: Option<String>,
+    /// What the log was read to, into the spool; null where there is none.
+    pub spooled: Option<String>,
+    /// What the spool takes on the disk.
+    pub spool_bytes: u64,
     /// Whether the hand-over from scan to stream is complete.
     pub finished: bool,
     /// The configured tables, then those that the state still knows.
@@ -56,7 +61,7 @@ pub enum State {
 
 impl Status {
     /// `None` for a pipeline that has not run yet.
-    pub fn new(pipeline: &Pipeline, content: Option<&Content>) -> Self {
+    pub fn new(pipeline: &Pipeline, content: Option<&Content>, spool: Option<&Look>) -> Self {
         let nothing = Record::default();
         let record = content.map_or(&nothing, |content| &content.record);
         let configured = pipeline.source.tables();
@@ -84,6 +89,8 @@ impl Status {
             }),
             pin: pin.as_ref().map(Lsn::to_string),
             checkpoint: record.checkpoint.as_ref().map(Lsn::to_string),
+            spooled: spool.map(|spool| spool.mark.position.to_string()),
+            spool_bytes: spool.map_or(0, |spool| spool.bytes),
             finished: record.finished,
             tables: configured.iter().chain(others).map(table).collect(),
         }
@@ -112,6 +119,9 @@ impl fmt::Display for Status {
         }
         writeln!(f, "pin         {}", or_none(&self.pin))?;
         writeln!(f, "checkpoint  {}", or_none(&self.checkpoint))?;
+        if let Some(spooled) = &self.spooled {
+            writeln!(f, "spool       up to {spooled}, {} bytes", self.spool_bytes)?;
+        }
         writeln!(f, "hand-over   {}", if self.finished { "finished" } else { "not finished" })?;
         writeln!(f, "scanned     {done} of {} tables", self.tables.len())?;
         for Table { table, scan, attempts, configured } in &self.tables {
@@ -134,6 +144,7 @@ mod tests {
     use crate::config::Environment;
     use crate::origin::{self, Origin};
     use crate::state::Notes;
+    use dovetail_core::envelope::Mark;
     use dovetail_core::schema::RelationId;
     use dovetail_core::seam::Step;
     use std::path::Path;
@@ -150,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_pipeline_that_has_not_run_is_all_due() {
-        let status = Status::new(&pipeline(), None);
+        let status = Status::new(&pipeline(), None, None);
         assert_eq!(
             status.to_string(),
             "pipeline    shop\npin         none yet\ncheckpoint  none yet\n\
@@ -176,13 +187,14 @@ mod tests {
             database: "d".into(),
         };
         let origin = Origin { pipeline: "shop".into(), source };
-        let json =
-            Status::new(&pipeline(), Some(&Content { origin, record, notes: Notes::default() }))
-                .to_json();
+        let content = Content { origin, record, notes: Notes::default() };
+        let mark = Mark { position: Lsn::new(0x1_0000_0030), last_event: None, note: None };
+        let spool = Look { mark, bytes: 96 };
+        let json = Status::new(&pipeline(), Some(&content), Some(&spool)).to_json();
         assert_eq!(
             json,
             concat!(
-                r#"{"pipeline":"shop","source":{"system":"7","database":"d"},"pin":"1/10","checkpoint":"1/20","finished":false,"tables":["#,
+                r#"{"pipeline":"shop","source":{"system":"7","database":"d"},"pin":"1/10","checkpoint":"1/20","spooled":"1/30","spool_bytes":96,"finished":false,"tables":["#,
                 r#"{"table":"public.a","scan":"done","attempts":1,"configured":true},"#,
                 r#"{"table":"public.b","scan":"begun","attempts":1,"configured":true},"#,
                 r#"{"table":"public.c","scan":"due","attempts":0,"configured":true},"#,

@@ -2,7 +2,8 @@
 //!
 //! An account that has nothing in common with the engine under test: not its connection, not its decoder, not its
 //! grouping. Of every row only the first column is kept, which is an integer wherever this is used. Rows of an XA
-//! transaction belong to its `XA COMMIT`; those that were rolled back, or are still prepared at the end, are left out.
+//! transaction belong to its `XA COMMIT`; those that were rolled back, or are still prepared at the end, are left out, and so
+//! is what a killed server had not written to the end.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -106,6 +107,20 @@ impl Server {
 
     /// Every transaction from a place on that is the beginning of one.
     pub async fn logged_from(&self, file: &str, offset: u64) -> Result<Vec<Transaction>> {
+        let mut reading = Reading::new(self.version().is_mariadb());
+        let (mut file, mut offset) = (file.to_owned(), offset);
+        while let Err(error) = self.read_from(&file, offset, &mut reading).await {
+            // MariaDB leaves what it was writing when it was killed, and begins another file.
+            if !is_torn(&error) {
+                return Err(error);
+            }
+            file = self.file_behind(reading.next.file).await?.ok_or(error)?;
+            offset = 4;
+        }
+        Ok(reading.done)
+    }
+
+    async fn read_from(&self, file: &str, offset: u64, reading: &mut Reading) -> Result<()> {
         let mut connection = self.connect().await?;
         if self.version().is_mariadb() {
             // Or it would hide its GTIDs.
@@ -116,14 +131,29 @@ impl Server {
             .with_filename(file.as_bytes())
             .with_pos(offset);
         let mut stream = connection.get_binlog_stream(request).await?;
-        let mut reading = Reading::new(self.version().is_mariadb());
         while let Some(event) = stream.next().await {
             let event = event.context("read the log")?;
             reading.event(&event, &stream).with_context(|| {
                 format!("event {} before {}", event.header().event_type_raw(), reading.next)
             })?;
         }
-        Ok(reading.done)
+        Ok(())
+    }
+
+    async fn file_behind(&self, number: u32) -> Result<Option<String>> {
+        let mut connection = self.connect().await?;
+        let files: Vec<mysql_async::Row> = connection.query("SHOW BINARY LOGS").await?;
+        let names = files.into_iter().filter_map(|mut row| row.take::<String, _>(0));
+        Ok(names.into_iter().find(|name| Place::new(name, 4).is_ok_and(|it| it.file > number)))
+    }
+}
+
+/// The log ends in the middle of an event.
+fn is_torn(error: &anyhow::Error) -> bool {
+    const LOG_CANNOT_BE_SENT: u16 = 1236;
+    match error.downcast_ref::<mysql_async::Error>() {
+        Some(mysql_async::Error::Server(report)) => report.code == LOG_CANNOT_BE_SENT,
+        _ => false,
     }
 }
 
@@ -166,6 +196,8 @@ impl Reading {
         match event.read_data()? {
             Some(EventData::RotateEvent(rotate)) => {
                 self.next = Place::new(&rotate.name(), rotate.position())?;
+                // No transaction goes on in another file.
+                self.open = None;
             }
             Some(EventData::RowsEvent(rows)) => {
                 let table = stream.get_tme(rows.table_id()).context("rows without a table map")?;

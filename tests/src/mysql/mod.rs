@@ -9,6 +9,7 @@ mod installation;
 pub mod log;
 pub mod printed;
 mod replica;
+mod torn;
 
 use std::fs;
 use std::net::TcpListener;
@@ -22,6 +23,7 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 pub use installation::{Installation, Version};
+pub use torn::Torn;
 
 use crate::certificate;
 use crate::postgres::{PASSWORD, send};

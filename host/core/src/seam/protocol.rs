@@ -32,6 +32,11 @@ pub enum Slot {
     },
     /// It is there, but the log that it needs is not (`wal_status = lost`, or invalidated).
     Lost,
+    /// Whatever it holds is of another history: the server's left the one that was read at this position, which is
+    /// before the one where this pipeline stands.
+    Forked {
+        at: Lsn,
+    },
 }
 
 /// What the server holds of the log for this pipeline, as it shows it at the start.
@@ -67,6 +72,32 @@ pub enum Continuity {
     Reset,
 }
 
+/// What of the log the pipeline itself keeps, between the reader and the lanes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Spool {
+    /// Nothing: the log is read when it is streamed.
+    Off,
+    /// It is kept from now on.
+    Empty,
+    /// Every transaction whose position is at or past `from` and before `to`.
+    Holds { from: Lsn, to: Lsn },
+    /// Every transaction at or past `from`, now or soon: the reader of an earlier attempt is still at work. It has no end
+    /// here, because what the server shows is of another moment: an end that was looked up later may be past the log's, one
+    /// that was looked up earlier before what the server has been told of meanwhile; and neither is wrong.
+    Growing { from: Lsn },
+}
+
+impl Spool {
+    /// Whether the stream can go on from this position without anything that is not in it, and not to be read yet.
+    pub(super) fn covers(self, position: Lsn) -> bool {
+        match self {
+            Self::Off | Self::Empty => false,
+            Self::Holds { from, to } => (from..=to).contains(&position),
+            Self::Growing { from } => from <= position,
+        }
+    }
+}
+
 /// The position that the outlet keeps beside its rows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Recorded {
@@ -94,6 +125,7 @@ pub struct Start {
     pub mode: Mode,
     pub log: Log,
     pub outlet: Recorded,
+    pub spool: Spool,
     /// The log's end now (PostgreSQL's insert position): no earlier life can have delivered a commit record at or past
     /// it.
     pub log_end: Lsn,
@@ -184,14 +216,22 @@ pub enum Action {
     /// A barrier down the lanes that empties these tables, before any row of [`Action::Scan`].
     Truncate(BTreeSet<TableName>),
     Scan(Vec<Due>),
-    /// Nothing follows from a view any more. Stream the log from here.
+    /// Read the log into the spool, from here on; it is not streamed from there yet. An attempt that ends need not end
+    /// the reading: the next one is told that the spool is [`Growing`](Spool::Growing).
+    Read {
+        from: Lsn,
+        /// What the spool holds is of no use: it is emptied first.
+        anew: bool,
+    },
+    /// Nothing follows from a view any more. Stream the log from here; out of the spool, where there is one.
     Stream {
         from: Lsn,
         /// Changes that committed before this may have been delivered by an earlier life.
         again_before: Lsn,
     },
-    /// Tell the source that it need not keep what committed before this.
-    Acknowledge(Lsn),
+    /// What committed before this is needed by nobody: the spool may let go of it; where there is none, tell the source
+    /// that it need not keep it.
+    Release(Lsn),
     /// Emit nothing further; stop this pipeline, and say why. No other action follows, ever.
     Refuse(Refusal),
 }
@@ -208,8 +248,9 @@ impl Action {
             | Self::Scan(_) => true,
             Self::Save(_)
             | Self::DropPin
+            | Self::Read { .. }
             | Self::Stream { .. }
-            | Self::Acknowledge(_)
+            | Self::Release(_)
             | Self::Refuse(_) => false,
         }
     }
@@ -234,48 +275,46 @@ pub enum Refusal {
          pg_drop_replication_slot"
     )]
     SlotTaken,
-    #[error(
-        "the replication slot is gone: changes from {from} on are lost. Remove the state directory and start anew to \
-         copy the tables again"
-    )]
+    #[error("the replication slot is gone: changes from {from} on are lost")]
     SlotMissing { from: Lsn },
     #[error(
-        "the server removed the log that the replication slot needs: changes from {from} on are lost. Drop the slot, \
-         remove the state directory and start anew to copy the tables again"
+        "the server removed the log that the replication slot needs: changes from {from} on are lost"
     )]
     SlotLost { from: Lsn },
     #[error(
-        "the replication slot starts at {to}, past {from}, where this pipeline stands: it was made again or read by \
-         another. Changes from {from} to {to} are lost. Drop the slot, remove the state directory and start anew to \
-         copy the tables again"
+        "the replication slot starts at {to}, past {from}, where this pipeline stands: it was made again, read by another \
+         program, or told that the spool has what lies between, and the spool is gone. Changes from {from} to {to} are \
+         lost, unless the spool's directory can be brought back. If another program uses the slot, give this pipeline \
+         another one"
     )]
     SlotAhead { from: Lsn, to: Lsn },
     #[error(
-        "the server has removed its binlog from {from} to {to}: those changes are lost. Remove the state directory and \
-         start anew to copy the tables again; let the server keep its binlog for longer (binlog_expire_logs_seconds) \
-         than a scan and the longest stop take"
+        "the server has removed its binlog from {from} to {to}: those changes are lost. Let the server keep its \
+         binlog for longer (binlog_expire_logs_seconds) than a scan and the longest stop take"
     )]
     LogPurged { from: Lsn, to: Lsn },
     #[error(
-        "the server's binlog was reset after {from}, where this pipeline stands: changes since then may be lost. Remove \
-         the state directory and start anew to copy the tables again"
+        "the server's binlog was reset after {from}, where this pipeline stands: changes since then may be lost"
     )]
     LogReset { from: Lsn },
     #[error(
         "this server lacks transactions that were read before {position} from another one: it is a replica that lags \
-         behind, or was restored from a backup. Let it catch up, point the pipeline at a server that has them, or \
-         remove the state directory and start anew"
+         behind, or was restored from a backup. Let it catch up, or point the pipeline at a server that has them"
     )]
     ServerLacks { position: Lsn },
     #[error(
         "this server has other transactions in the place of some that were read before {position}: it went its own way \
-         before it took over. Point the pipeline at a server that has them, or remove the state directory and start \
-         anew to copy the tables again"
+         before it took over. Point the pipeline at a server that has them"
     )]
     ServerDiverged { position: Lsn },
     #[error(
+        "this server's history left the one that was read at {fork}, before {position}, where this pipeline stands: it was \
+         promoted without the changes in between, or restored from a backup. Point the pipeline at a server that has them"
+    )]
+    ServerForked { position: Lsn, fork: Lsn },
+    #[error(
         "the server's log ends at {log_end}, before {position}, which was read from it: it was restored from a backup \
-         or is another server. Point the pipeline at the right server, or remove the state directory and start anew"
+         or is another server. Point the pipeline at the right server"
     )]
     ServerBehind { position: Lsn, log_end: Lsn },
     #[error(
@@ -299,15 +338,63 @@ fn list(tables: &BTreeSet<TableName>) -> String {
     tables.iter().map(TableName::to_string).collect::<Vec<_>>().join(", ")
 }
 
-impl Refusal {
-    /// What of the log is lost, for the gap ledger: from, and to where that is known.
-    pub fn gap(&self) -> Option<(Lsn, Option<Lsn>)> {
+/// Changes that cannot be had any more, or not here.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Gap {
+    pub loss: Loss,
+    /// The last position up to which nothing is missing.
+    pub from: Lsn,
+    /// Where the log goes on, as far as it is known.
+    pub to: Option<Lsn>,
+}
+
+/// How the log came to lack them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Loss {
+    SlotMissing,
+    SlotLost,
+    SlotAhead,
+    Purged,
+    Reset,
+    Behind,
+    Diverged,
+}
+
+impl Loss {
+    pub fn name(self) -> &'static str {
         match self {
-            Self::SlotMissing { from } | Self::SlotLost { from } => Some((*from, None)),
-            Self::SlotAhead { from, to } | Self::LogPurged { from, to } => Some((*from, Some(*to))),
-            Self::LogReset { from } => Some((*from, None)),
-            _ => None,
+            Self::SlotMissing => "slot missing",
+            Self::SlotLost => "slot lost",
+            Self::SlotAhead => "slot ahead",
+            Self::Purged => "purged",
+            Self::Reset => "reset",
+            Self::Behind => "behind",
+            Self::Diverged => "diverged",
         }
+    }
+}
+
+impl Refusal {
+    /// What of the log is lost, for the gap ledger.
+    pub fn gap(&self) -> Option<Gap> {
+        let (loss, from, to) = match *self {
+            Self::SlotMissing { from } => (Loss::SlotMissing, from, None),
+            Self::SlotLost { from } => (Loss::SlotLost, from, None),
+            Self::SlotAhead { from, to } => (Loss::SlotAhead, from, Some(to)),
+            Self::LogPurged { from, to } => (Loss::Purged, from, Some(to)),
+            Self::LogReset { from } => (Loss::Reset, from, None),
+            Self::ServerLacks { position } => (Loss::Behind, position, None),
+            Self::ServerBehind { position, .. } => (Loss::Behind, position, None),
+            Self::ServerDiverged { position } => (Loss::Diverged, position, None),
+            Self::ServerForked { fork, .. } => (Loss::Diverged, fork, None),
+            Self::StateMissing { .. }
+            | Self::OutletBehind { .. }
+            | Self::SlotTaken
+            | Self::ScanUnfinished { .. }
+            | Self::Replaced { .. }
+            | Self::OutOfOrder { .. } => return None,
+        };
+        Some(Gap { loss, from, to })
     }
 }
 

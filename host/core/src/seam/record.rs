@@ -2,7 +2,7 @@
 //!
 //! [`Record::with`] is the only definition of what a step means: the store writes by it, the explorer crashes by it and
 //! the seam thinks by it. It is total, and holds the two rules that no order of steps may break: a pin never moves, and
-//! a checkpoint never falls.
+//! a checkpoint never falls. What both mean ends with a gap that an operator has accepted: [`Record::given_up`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -163,6 +163,28 @@ impl Record {
         self
     }
 
+    /// The record behind a gap that was accepted: what is missing cannot be had, so nothing that was delivered can be gone
+    /// on from. A new pin is taken, and every table is scanned again, behind a barrier: rows of it are at the outlets. It
+    /// begins as a killed intent does, so that what the server still holds for the old pin is dropped first.
+    #[must_use]
+    pub fn given_up(self) -> Self {
+        let again = |(table, scan)| {
+            let attempts = match scan {
+                Scan::Due { attempts } => attempts.max(1),
+                Scan::Done { .. } | Scan::Skipped { .. } => 1,
+            };
+            (table, Scan::Due { attempts })
+        };
+        let tables = self.tables.into_iter().map(again).collect();
+        Self { pin: Pin::Intended, tables, checkpoint: None, finished: false }
+    }
+
+    /// Whether it was given up and has no new pin yet. Nothing else leaves rows at the outlets without a pin.
+    pub fn is_given_up(&self) -> bool {
+        let is_begun = |scan: &Scan| !matches!(scan, Scan::Due { attempts: 0 });
+        !matches!(self.pin, Pin::At(_)) && self.tables.values().any(is_begun)
+    }
+
     /// Scans of this table of which rows may be at an outlet.
     pub fn attempts(&self, table: &TableName) -> u32 {
         match self.tables.get(table) {
@@ -256,6 +278,30 @@ mod tests {
         let done = record.with(&scanned("a"));
         let again = done.with(&Step::Again(only));
         assert_eq!(again.tables.get(&table("a")), Some(&Scan::Due { attempts: 1 }));
+    }
+
+    #[test]
+    fn what_is_given_up_is_scanned_again_from_a_new_pin() {
+        let record = Record::default().with(&Step::Intend);
+        assert!(!record.is_given_up());
+        let record = record
+            .with(&Step::Pin(Lsn::new(50)))
+            .with(&scanned("a"))
+            .with(&Step::Skip([(table("c"), RelationId(8))].into()))
+            .with(&Step::Attempt([table("b")].into()))
+            .with(&Step::Checkpoint(Lsn::new(60)));
+        assert!(!record.is_given_up());
+        let record = record.given_up();
+        assert!(record.is_given_up());
+        assert_eq!((record.pin, record.checkpoint), (Pin::Intended, None));
+        for name in ["a", "b", "c"] {
+            assert_eq!(record.attempts(&table(name)), 1, "behind a barrier");
+            assert!(!record.is_done(&table(name)));
+        }
+        // A log that was restored is behind the old one.
+        let record = record.with(&Step::Pin(Lsn::new(9))).with(&Step::Checkpoint(Lsn::new(10)));
+        assert_eq!((record.pin, record.checkpoint), (Pin::At(Lsn::new(9)), Some(Lsn::new(10))));
+        assert!(!record.is_given_up());
     }
 
     #[test]

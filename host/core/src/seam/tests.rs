@@ -1,6 +1,7 @@
 //! The machine, one rule at a time. What orders of steps can do is the explorer's part.
 
 mod files;
+mod spool;
 
 use std::collections::BTreeSet;
 
@@ -31,6 +32,7 @@ fn start(names: &[&str]) -> Start {
         mode: Mode::Initial,
         log: Log::Slot(Slot::Present { confirmed: lsn(50), streamed: false }),
         outlet: Recorded::Unkept,
+        spool: Spool::Off,
         log_end: lsn(1000),
     }
 }
@@ -127,7 +129,7 @@ fn a_first_life_saves_each_step_before_the_next_is_taken() {
     assert_eq!(seam.apply(Input::Saved(Step::Finish)), vec![]);
     assert_eq!(seam.apply(Input::CommitDurable(lsn(60))), save(Step::Checkpoint(lsn(60))));
     let saved = seam.apply(Input::Saved(Step::Checkpoint(lsn(60))));
-    assert_eq!(saved, vec![Action::Acknowledge(lsn(60))]);
+    assert_eq!(saved, vec![Action::Release(lsn(60))]);
     assert!(seam.record().finished);
 }
 
@@ -208,11 +210,11 @@ fn a_fence_retires_at_its_horizon_and_with_the_last_one_the_hand_over_ends() {
     seam.apply(Input::Start(start(&["a"])));
     seam.apply(Input::CommitDurable(lsn(89)));
     let before = seam.apply(Input::Saved(Step::Checkpoint(lsn(89))));
-    assert_eq!(before, vec![Action::Acknowledge(lsn(89))]);
+    assert_eq!(before, vec![Action::Release(lsn(89))]);
     assert_eq!(judge(&seam, RELATION, 13), Verdict::Drop);
     seam.apply(Input::CommitDurable(lsn(90)));
     let at = seam.apply(Input::Saved(Step::Checkpoint(lsn(90))));
-    assert_eq!(at, vec![Action::Acknowledge(lsn(90)), Action::Save(Step::Finish)]);
+    assert_eq!(at, vec![Action::Release(lsn(90)), Action::Save(Step::Finish)]);
     assert!(seam.fences().is_empty());
 }
 
@@ -225,7 +227,7 @@ fn checkpoints_are_saved_one_at_a_time_and_never_fall() {
     assert_eq!(seam.apply(Input::CommitDurable(lsn(65))), vec![]);
     let saved = seam.apply(Input::Saved(Step::Checkpoint(lsn(60))));
     let next = Action::Save(Step::Checkpoint(lsn(70)));
-    assert_eq!(saved, vec![Action::Acknowledge(lsn(60)), next]);
+    assert_eq!(saved, vec![Action::Release(lsn(60)), next]);
     seam.apply(Input::Saved(Step::Checkpoint(lsn(70))));
     assert_eq!(seam.apply(Input::CommitDurable(lsn(70))), vec![]);
 }
@@ -369,6 +371,11 @@ fn positions_out_of_order_are_refused_each_with_its_own_reason() {
         ),
         (
             saved(),
+            with(Slot::Forked { at: lsn(55) }, Recorded::Unkept),
+            Refusal::ServerForked { position: lsn(60), fork: lsn(55) },
+        ),
+        (
+            saved(),
             with(present, Recorded::At(lsn(59))),
             Refusal::OutletBehind { recorded: Some(lsn(59)), saved: lsn(60) },
         ),
@@ -389,6 +396,32 @@ fn positions_out_of_order_are_refused_each_with_its_own_reason() {
     let in_order = with(present, Recorded::At(lsn(60)));
     let actions = Seam::new(saved()).apply(Input::Start(in_order));
     assert_eq!(actions.first(), Some(&stream(60, 1000)));
+}
+
+#[test]
+fn behind_a_gap_that_was_accepted_everything_begins_anew_behind_a_barrier() {
+    let given_up = || done().with(&Step::Checkpoint(lsn(60))).given_up();
+    let slots = [
+        Slot::Lost,
+        Slot::Present { confirmed: lsn(61), streamed: true },
+        Slot::Forked { at: lsn(55) },
+    ];
+    for slot in slots {
+        let mut seam = Seam::new(given_up());
+        let start = Start { log: Log::Slot(slot), log_end: lsn(30), ..start(&["a"]) };
+        assert_eq!(seam.apply(Input::Start(start)), vec![Action::DropPin]);
+        assert_eq!(seam.apply(Input::PinDropped), vec![Action::TakePin]);
+        // Before the old one: the server was restored.
+        let pinned = Input::Pinned { at: lsn(20), view: true };
+        assert_eq!(seam.apply(pinned), save(Step::Pin(lsn(20))));
+        let open = vec![Action::OpenView(View::Pinned)];
+        assert_eq!(seam.apply(Input::Saved(Step::Pin(lsn(20)))), open);
+        let attempt = Step::Attempt(tables(&["a"]));
+        assert_eq!(seam.apply(Input::PinnedViewOpened), save(attempt.clone()));
+        let due = Due { table: table("a"), again: true, first_chunk: 0 };
+        let scan = vec![Action::Truncate(tables(&["a"])), Action::Scan(vec![due])];
+        assert_eq!(seam.apply(Input::Saved(attempt)), scan);
+    }
 }
 
 #[test]

@@ -30,7 +30,7 @@ use dovetail_core::seam::{Pin, Record, Step};
 
 use self::database::Database;
 pub use self::error::Error;
-use self::lock::Lock;
+pub(crate) use self::lock::Lock;
 use crate::offload::{Offload, detached};
 use crate::origin::Origin;
 use crate::outlet::Durable;
@@ -64,6 +64,7 @@ pub struct Notes {
 #[derive(Debug)]
 pub struct Store {
     database: Offload<Database>,
+    origin: Origin,
     record: Record,
     notes: Notes,
     _lock: Lock,
@@ -87,10 +88,16 @@ impl Store {
         detached(move || {
             create(&directory).map_err(|error| Error::directory(&directory, error))?;
             let lock = Lock::take(&directory)?;
-            let (database, Content { record, notes, .. }) = Database::open(&directory, &origin)?;
-            Ok(Self { database: Offload::new(database), record, notes, _lock: lock })
+            let (database, Content { origin, record, notes }) =
+                Database::open(&directory, &origin)?;
+            Ok(Self { database: Offload::new(database), origin, record, notes, _lock: lock })
         })
         .await?
+    }
+
+    /// Whose state it is.
+    pub fn origin(&self) -> &Origin {
+        &self.origin
     }
 
     /// What is saved.

@@ -39,6 +39,7 @@
 //! Numbers above 35 are read by the flavor of their file, because each of the servers may come to use those of the other.
 
 pub mod event;
+pub mod extent;
 pub mod format;
 pub mod gtid;
 pub mod header;

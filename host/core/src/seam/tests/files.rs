@@ -124,7 +124,7 @@ fn a_log_of_files_that_does_not_go_on_is_refused_each_with_its_own_reason() {
     for (start, expected) in cases {
         assert_eq!(refusal(record(), start), expected);
     }
-    assert_eq!(purged.gap(), Some((from, Some(to))));
+    assert_eq!(purged.gap(), Some(Gap { loss: Loss::Purged, from, to: Some(to) }));
     let edge = first(from, Continuity::Same);
     let again_before = binlog(9, 900);
     let streaming = vec![Action::Stream { from, again_before }];

@@ -110,6 +110,11 @@ impl Log {
         Ok(Self { server, files, executed })
     }
 
+    /// Oldest first, with their lengths.
+    pub(super) fn files(&self) -> &[Place] {
+        &self.files
+    }
+
     /// Where the oldest file begins.
     pub(super) fn first(&self, epoch: u32) -> Option<Lsn> {
         let number = number(&self.files.first()?.file)?;

@@ -135,6 +135,10 @@ fn judge(number: u16) -> (bool, &'static str) {
         1021 | 1037 | 1038 | 1041 | 1135 | 1114 => {
             (true, "the server lacks memory, threads or disk space")
         }
+        code::LOG_CANNOT_BE_SENT => (
+            false,
+            "the server cannot send its log from there, its own log says more; if the file is damaged, have the tables scanned again: remove the state directory, empty the outlet, and start",
+        ),
         1129 => (
             false,
             "the server blocked this machine after too many broken connections; run FLUSH HOSTS there",

@@ -33,6 +33,7 @@ mod snapshot;
 mod snapshot_place;
 pub mod source;
 pub mod stream;
+mod tail;
 mod trail;
 pub mod view;
 mod wire;

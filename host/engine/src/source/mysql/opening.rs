@@ -22,6 +22,7 @@ use super::note::Note;
 use super::prepared::Asked;
 use super::reader;
 use super::stream::{Start, StreamError};
+use super::tail::Tails;
 use super::wire::Wire;
 
 /// Rows of prepared XA transactions that are held at most. What holds more has been forgotten by its coordinator.
@@ -33,12 +34,19 @@ pub(super) fn known(at: Lsn, note: Option<&Note>) -> Known {
 }
 
 /// A dump that stands at the position.
+pub(super) struct Begun {
+    pub dump: Dump,
+    pub builder: Builder,
+    pub from: Lsn,
+    pub tails: Tails,
+}
+
 pub(super) async fn begin(
     source: &config::MySql,
     mut wire: Wire,
     log: &Log,
     start: Start<'_>,
-) -> Result<(Dump, Builder, Lsn), StreamError> {
+) -> Result<Begun, StreamError> {
     let plan = plan(log, start)?;
     compare_with_pin(source, log, start).await?;
     let folds_names = folds_names(&mut wire).await?;
@@ -54,7 +62,7 @@ pub(super) async fn begin(
     if let Some(passed) = plan.passed {
         pass(&mut dump, &mut builder, plan.from, passed).await?;
     }
-    Ok((dump, builder, plan.from))
+    Ok(Begun { dump, builder, from: plan.from, tails: Tails::of(source, log) })
 }
 
 /// Whether the events are still there that the stream itself does not pass: the one that is known instead of a footprint (at

@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use dovetail_core::batch::Closing;
 use dovetail_core::change::Event;
 use dovetail_core::decode::binlog::header;
 use dovetail_core::decode::binlog::kind;
@@ -36,7 +37,9 @@ use super::continuity::Footprint;
 use super::definition::Definitions;
 use super::dump::{Arrived, Dump, HEARTBEAT};
 use super::failure::{self, Failure};
+use super::opening::Begun;
 use super::stream::{Parcel, StreamError};
+use super::tail::{Tail, Tails};
 use super::trail::Trail;
 
 /// Items that wait: one being taken, some ready, so that neither side waits for the other's scheduling.
@@ -64,8 +67,13 @@ pub(super) struct Reader {
     definitions: Definitions,
     batcher: Batcher,
     ends: Ends,
-    /// An event that is in the log has been read.
-    started: bool,
+    tails: Tails,
+    /// The file that was entered last, and its end where that is not read.
+    entered: Option<u64>,
+    tail: Option<Tail>,
+    /// Where the connection was to go on, and whether something behind that has been closed.
+    from: Lsn,
+    has_moved: bool,
     /// The latest position that may be closed, and the event before it.
     closed: Option<(Lsn, Option<Last>)>,
     /// When the latest batch was cut.
@@ -88,21 +96,19 @@ impl<E: Into<StreamError>> From<E> for Stop {
 }
 
 impl Reader {
-    /// `builder` stands where the dump goes on.
-    pub(super) fn new(
-        dump: Dump,
-        builder: Builder,
-        definitions: Definitions,
-        from: Lsn,
-        ends: Ends,
-    ) -> Self {
+    pub(super) fn new(begun: Begun, definitions: Definitions, ends: Ends) -> Self {
+        let Begun { dump, builder, from, tails } = begun;
         Self {
             dump,
             builder,
             definitions,
             batcher: Batcher::new(from),
             ends,
-            started: false,
+            tails,
+            entered: None,
+            tail: None,
+            from,
+            has_moved: false,
             closed: None,
             cut: Instant::now(),
         }
@@ -114,8 +120,8 @@ impl Reader {
                 Ok(()) => {}
                 Err(Stop::End) => return Ok(()),
                 Err(Stop::Error(error)) => {
-                    // What is complete is good, and saves the reading of it again.
-                    return match self.hand_over().await {
+                    // What is complete is good, and saves the reading of it again. The rest comes again as a whole.
+                    return match self.hand_over_if(|closing| *closing != Closing::Open).await {
                         Ok(()) | Err(_) => Err(error),
                     };
                 }
@@ -126,14 +132,16 @@ impl Reader {
     /// Takes every whole event that has been read, then reads more; hands over when full, or when it would have to wait
     /// for the server and has waited long enough for itself.
     async fn step(&mut self) -> Result<(), Stop> {
-        while let Some(arrived) = self.dump.buffered().map_err(|failure| self.ended(failure))? {
+        loop {
+            self.leave_before_tail().await?;
+            let arrived = self.dump.buffered().map_err(|failure| self.ended(failure))?;
             match arrived {
-                Arrived::Event(event) => self.take(event).await?,
-                Arrived::Part(part) => {
+                None => break,
+                Some(Arrived::Event(event)) => self.take(event).await?,
+                Some(Arrived::Part(part)) => {
                     self.builder.give_part(&part).map_err(|error| self.undecodable(error))?;
                     drop(part);
                     self.work_off(None).await?;
-                    self.started = true;
                 }
             }
         }
@@ -160,12 +168,33 @@ impl Reader {
         }
     }
 
+    /// Looks at the end of a file when it is entered, and goes on in the next one where a killed server left something
+    /// there. See [`tail`](super::tail).
+    async fn leave_before_tail(&mut self) -> Result<(), Stop> {
+        let at = self.builder.at();
+        if self.entered != Some(at.file()) {
+            self.entered = Some(at.file());
+            self.tail = None;
+            if self.tails.concern(at) {
+                self.hand_over().await?;
+                self.tail = self.unless_closed(self.tails.behind(at)).await??;
+            }
+        }
+        let Some(tail) = self.tail.take_if(|tail| tail.at <= at) else { return Ok(()) };
+        tracing::warn!(
+            position = %tail.at,
+            bytes = tail.bytes,
+            "the server was killed in the middle of a transaction, which it then rolled back; what is left of it in the log is passed over"
+        );
+        self.dump = self.unless_closed(self.tails.pass(&tail)).await??;
+        (self.from, self.has_moved) = (at, false);
+        Ok(())
+    }
+
     async fn take(&mut self, event: Bytes) -> Result<(), Stop> {
         let before = self.builder.at();
         self.builder.give(event.clone());
-        self.work_off(Some((before, &event))).await?;
-        self.started |= is_in_the_log(&event);
-        Ok(())
+        self.work_off(Some((before, &event))).await
     }
 
     /// Everything of what was given: an event that is in memory as a whole, and the position before it; or a part.
@@ -199,6 +228,7 @@ impl Reader {
                         start_of(event, before, end).map(|start| (start, event.clone()))
                     });
                     self.closed = Some((closed, last));
+                    self.has_moved |= closed > self.from;
                     if let Some(transaction) = transaction {
                         self.trail(|trail| trail.commit(end, &transaction));
                     }
@@ -221,11 +251,13 @@ impl Reader {
     }
 
     /// The server's general error of a log that it cannot send is an end like any other once it has sent some: what
-    /// became of the log is looked at when the connection is made anew. Where it sends nothing at all, though the log was
-    /// looked at, trying again will not help.
+    /// became of the log is looked at when the connection is made anew. Where it does not even send one transaction, though
+    /// the log was looked at, trying again will not help: the next attempt would begin at the same place.
     fn ended(&self, failure: Failure) -> StreamError {
         match failure {
-            Failure::Definite { what, source, .. } if self.started && is_fatal(source.as_ref()) => {
+            Failure::Definite { what, source, .. }
+                if self.has_moved && is_fatal(source.as_ref()) =>
+            {
                 let advice = "the connection is made anew".to_owned();
                 Failure::Transient { what, advice, source }.into()
             }
@@ -234,13 +266,18 @@ impl Reader {
     }
 
     async fn hand_over(&mut self) -> Result<(), Stop> {
+        self.hand_over_if(|_| true).await
+    }
+
+    async fn hand_over_if(&mut self, wanted: impl Fn(&Closing) -> bool) -> Result<(), Stop> {
         let open = self.builder.is_open();
         self.cut = Instant::now();
         if let Some((closed, last)) = self.closed.take() {
             let footprint = last.map(|(start, event)| Footprint::of(start, &event));
             self.trail(|trail| trail.close(closed, footprint));
         }
-        for (events, closing, bytes) in self.batcher.cut(open).into_iter().flatten() {
+        let cut = self.batcher.cut(open).into_iter().flatten();
+        for (events, closing, bytes) in cut.filter(|(_, closing, _)| wanted(closing)) {
             self.send(Item::Batch { events, closing }, bytes).await?;
         }
         Ok(())

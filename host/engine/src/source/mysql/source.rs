@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use dovetail_core::fence::Mark;
 use dovetail_core::position::Lsn;
 use dovetail_core::schema::{RelationId, TableName};
-use dovetail_core::seam::{Log as LogSeen, Mode, Record, Recorded, Start};
+use dovetail_core::seam::{Continuity, Log as LogSeen, Mode, Record, Recorded, Spool, Start};
 use tracing::{info, warn};
 
 use super::catalog;
@@ -19,7 +19,7 @@ use super::pin::{self, Pin, PinError};
 use super::preflight;
 use super::prepared;
 use super::server;
-use super::stream::{self, Look, Notebook, Stream, StreamError};
+use super::stream::{self, Notebook, Stream, StreamError};
 use super::view::{View, ViewError};
 use crate::config::{MySql, MySqlKind, Rung, SnapshotMode};
 use crate::origin::{Kind, Origin};
@@ -33,6 +33,8 @@ pub struct Source {
     system: String,
     pinned: Option<Note>,
     checkpoint: Option<Note>,
+    /// Of where the log was read to.
+    read: Option<Note>,
     /// Of the server's positions; see [`start`](Self::start).
     epoch: u32,
     /// Of the latest stream.
@@ -44,7 +46,11 @@ impl Source {
     ///
     /// # Errors
     /// When the server cannot be reached or refuses the login; definite when it is of the other kind.
-    pub async fn connect(config: &MySql, notes: &Notes) -> Result<Self, Failure> {
+    pub async fn connect(
+        config: &MySql,
+        notes: &Notes,
+        read: Option<&str>,
+    ) -> Result<Self, Failure> {
         let mut session = Session::open(&config.server).await?;
         let maria_db = session.version().maria_db;
         if maria_db != (config.kind == MySqlKind::MariaDb) {
@@ -54,17 +60,19 @@ impl Source {
                 format!("name it under `source: {key}:`"),
             ));
         }
-        let [pinned, checkpoint] = [&notes.pin, &notes.checkpoint].map(|text| match text {
+        let texts = [notes.pin.as_deref(), notes.checkpoint.as_deref(), read];
+        let [pinned, checkpoint, read] = texts.map(|text| match text {
             None => Ok(None),
             Some(text) => Note::parse(text).map(Some).ok_or_else(unreadable_note),
         });
-        let (pinned, checkpoint) = (pinned?, checkpoint?);
+        let (pinned, checkpoint, read) = (pinned?, checkpoint?, read?);
         let system = match pinned.as_ref().and_then(|note| note.server.clone()) {
             Some(server) => server,
             None => server::identity(&mut session).await?,
         };
-        let epoch = checkpoint.as_ref().or(pinned.as_ref()).map_or(0, |note| note.at.epoch());
-        Ok(Self { config: config.clone(), system, pinned, checkpoint, epoch, notebook: None })
+        let notes = [&pinned, &checkpoint, &read].into_iter().flatten();
+        let epoch = notes.map(|note| note.at.epoch()).max().unwrap_or(0);
+        Ok(Self { config: config.clone(), system, pinned, checkpoint, read, epoch, notebook: None })
     }
 
     pub fn config(&self) -> &MySql {
@@ -101,7 +109,8 @@ impl Source {
     }
 
     /// What the seam has to know before anything is done. Where the log goes on at another server its positions are of an
-    /// epoch past every one that is recorded, here or at the outlet.
+    /// epoch past every one that is recorded, here or at the outlet. While the log is being read it is not looked at:
+    /// it is the same.
     ///
     /// # Errors
     /// When the server cannot be asked.
@@ -109,6 +118,7 @@ impl Source {
         &mut self,
         mode: SnapshotMode,
         recorded: Recorded,
+        reading: bool,
     ) -> Result<Start, StreamError> {
         let mut session = Session::open(&self.config.server).await?;
         let mut tables = BTreeMap::new();
@@ -121,17 +131,18 @@ impl Source {
             SnapshotMode::Always => Mode::Always,
             SnapshotMode::Never => Mode::Never,
         };
-        let notes = [&self.checkpoint, &self.pinned].into_iter().flatten();
-        let next_epoch = next_epoch(notes.clone().map(|note| note.at), recorded);
-        let at = notes.max_by_key(|note| note.at).map(|note| (note.at, Some(note)));
-        let Look { continuity, epoch, first, .. } =
-            stream::look(&self.config, at, next_epoch).await?;
-        self.epoch = epoch;
+        let (mut continuity, mut first) = (Continuity::Same, Lsn::ZERO);
+        if !reading {
+            let next_epoch = next_epoch(self.notes().map(|note| note.at), recorded);
+            let at = self.notes().max_by_key(|note| note.at).map(|note| (note.at, Some(note)));
+            let look = stream::look(&self.config, at, next_epoch).await?;
+            (continuity, first, self.epoch) = (look.continuity, look.first, look.epoch);
+        }
         // Last, so that it is at or past every position that was read before.
         let end = server::log_end(&mut session).await?;
         let log_end = server::numbered(&end, self.epoch, "read the end of the log")?;
         let log = LogSeen::Files { first, continuity };
-        Ok(Start { tables, mode, log, outlet: recorded, log_end })
+        Ok(Start { tables, mode, log, outlet: recorded, spool: Spool::Off, log_end })
     }
 
     /// Where the server writes its log now.
@@ -160,7 +171,7 @@ impl Source {
     /// # Errors
     /// When that takes longer than the pin may.
     pub async fn settle(&self, before: Lsn) -> Result<Mark, PinError> {
-        pin::settle(&self.config, self.rung().await?, before, self.note_before(before)).await
+        pin::settle(&self.config, self.rung().await?, before, self.known_before(before)).await
     }
 
     /// A view of now.
@@ -209,7 +220,7 @@ impl Source {
     /// # Errors
     /// As [`Stream::open`].
     pub async fn stream(&mut self, from: Lsn) -> Result<Stream, StreamError> {
-        let note = self.note_before(from);
+        let note = self.known_before(from);
         let start =
             stream::Start { from: note.map_or(from, |note| note.at), note, epoch: self.epoch };
         let stream = Stream::open(&self.config, start).await?;
@@ -217,10 +228,18 @@ impl Source {
         Ok(stream.without_what_starts_before(from))
     }
 
+    /// What to stream from a position with.
+    pub fn note_before(&self, from: Lsn) -> Option<String> {
+        self.known_before(from).map(Note::to_text)
+    }
+
     /// The newest note that is not of a later position.
-    fn note_before(&self, position: Lsn) -> Option<&Note> {
-        let notes = [&self.checkpoint, &self.pinned].into_iter().flatten();
-        notes.filter(|note| note.at <= position).max_by_key(|note| note.at)
+    fn known_before(&self, position: Lsn) -> Option<&Note> {
+        self.notes().filter(|note| note.at <= position).max_by_key(|note| note.at)
+    }
+
+    fn notes(&self) -> impl Iterator<Item = &Note> {
+        [&self.pinned, &self.checkpoint, &self.read].into_iter().flatten()
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use dovetail_core::change::Xid;
 use dovetail_core::position::Lsn;
 use dovetail_core::schema::{RelationId, TableName};
-use dovetail_core::seam::{Log, Pin as Pinned, Record, Recorded, Slot as SlotSeen, Start};
+use dovetail_core::seam::{Log, Pin as Pinned, Record, Recorded, Slot as SlotSeen, Spool, Start};
 use tracing::{info, warn};
 
 use super::catalog::{self, Identity};
@@ -122,7 +122,14 @@ impl Source {
         let tables: BTreeMap<_, _> = names.iter().cloned().zip(relations).collect();
         // Last, so that it is at or past every position that was read before.
         let log_end = self.log_end().await?;
-        Ok(Start { tables, mode: mode.into(), log: Log::Slot(slot), outlet: recorded, log_end })
+        Ok(Start {
+            tables,
+            mode: mode.into(),
+            log: Log::Slot(slot),
+            outlet: recorded,
+            spool: Spool::Off,
+            log_end,
+        })
     }
 
     /// The log's insert position: nothing was ever written at or past it.

@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config;
 use crate::source::piece::Item;
-use crate::state::Saved;
+use crate::spool::Kept;
 
 use super::catalog::{self, get};
 use super::connection::Session;
@@ -149,7 +149,7 @@ impl Stream {
     }
 
     /// Lets the server forget the log before `position`. Never goes back.
-    pub fn acknowledge(&self, position: Saved<Lsn>) {
+    pub fn acknowledge(&self, position: Kept) {
         self.acknowledged.fetch_max(position.get().offset(), Ordering::Relaxed);
     }
 
