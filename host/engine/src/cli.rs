@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use dovetail_sandbox::{Compiled, Compiler, serve_compilation};
 use tokio::runtime::{Builder, Runtime};
 use tracing::error;
 
@@ -14,6 +15,7 @@ use crate::config::{Environment, Outlet, Pipeline};
 use crate::error::Error;
 use crate::exit::{Code, Failure};
 use crate::pipeline::{self, Until};
+use crate::plugins::{LoadError, Report};
 use crate::progress::{Display, Progress};
 use crate::shutdown::{Shutdown, Signal, Signals};
 use crate::status::Status;
@@ -22,6 +24,9 @@ use crate::{config, shutdown, spool, state};
 
 /// What is looked for where the command line names no file.
 const FILE: &str = "dovetail.yaml";
+
+/// The command that this program gives itself.
+const COMPILE_PLUGIN: &str = "compile-plugin";
 
 /// Change data capture whose snapshot and log stream join without a gap.
 #[derive(Debug, Parser)]
@@ -61,6 +66,26 @@ enum Command {
         file: File,
         #[arg(long, value_enum, default_value_t = StatusFormat::Text)]
         format: StatusFormat,
+    },
+    /// Work on plugins as files, before they are part of a pipeline.
+    Plugin {
+        #[command(subcommand)]
+        command: PluginCommand,
+    },
+    /// Compile the component on standard input, within these limits.
+    #[command(name = COMPILE_PLUGIN, hide = true)]
+    CompilePlugin { memory_bytes: u64, seconds: u64 },
+}
+
+#[derive(Debug, Subcommand)]
+enum PluginCommand {
+    /// Say what a component is, what it imports and declares, and what it would need to be granted.
+    Inspect {
+        /// A WebAssembly component.
+        file: PathBuf,
+        /// The configuration under which it is asked, as JSON: what it wants to see may depend on it.
+        #[arg(long, value_name = "JSON", default_value = "{}")]
+        config: String,
     },
 }
 
@@ -154,7 +179,16 @@ impl Log<'_> {
 }
 
 fn load(file: &File, environment: &Environment) -> Result<Pipeline, Failure> {
-    config::Pipeline::load(file.path(), environment).map_err(Failure::configuration)
+    let loaded = config::Pipeline::load(file.path(), environment);
+    let mut pipeline = loaded.map_err(Failure::configuration)?;
+    pipeline.compiler = compiler();
+    Ok(pipeline)
+}
+
+/// This program again, whatever lies at its path by now.
+fn compiler() -> Compiler {
+    let program = PathBuf::from("/proc/self/exe");
+    Compiler::Child { program, arguments: vec![COMPILE_PLUGIN.into()] }
 }
 
 impl Command {
@@ -166,6 +200,10 @@ impl Command {
                 let until = if until_caught_up { Until::CaughtUp } else { Until::Stopped };
                 stream(pipeline, until, Duration::from_secs(grace), log)
             }
+            Self::Plugin { command: PluginCommand::Inspect { file, config } } => {
+                inspect(&file, &config)
+            }
+            Self::CompilePlugin { memory_bytes, seconds } => compile_plugin(memory_bytes, seconds),
             Self::Status { file, format } => status(&load(&file, log.environment)?, format, log),
         }
     }
@@ -221,6 +259,28 @@ fn status(pipeline: &Pipeline, format: StatusFormat, log: &mut Log<'_>) -> Resul
         StatusFormat::Json => status.to_json(),
     })?;
     Ok(Code::Done)
+}
+
+/// What can be said is printed also about a file that is refused.
+fn inspect(file: &Path, config: &str) -> Result<Code, Failure> {
+    let report = Report::on(file, config, compiler()).map_err(Failure::configuration)?;
+    print(&report.to_string())?;
+    match report.refusal() {
+        None => Ok(Code::Done),
+        Some(source) => {
+            let error = LoadError::File { file: file.to_owned(), source };
+            Err(Failure::configuration(error))
+        }
+    }
+}
+
+/// Nobody reads what this prints; the code tells the parent.
+fn compile_plugin(memory_bytes: u64, seconds: u64) -> Result<Code, Failure> {
+    match serve_compilation(memory_bytes, seconds) {
+        Ok(Compiled::Code) => Ok(Code::Done),
+        Ok(Compiled::Invalid) => Ok(Code::Configuration),
+        Err(error) => Err(Failure::definite(error)),
+    }
 }
 
 fn print(text: &str) -> Result<(), Failure> {

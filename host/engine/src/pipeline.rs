@@ -267,7 +267,8 @@ impl fmt::Display for Report {
 
 fn load(config: &Pipeline) -> Result<Plugins, Error> {
     let targets = u16::try_from(config.deliver.len()).unwrap_or(u16::MAX);
-    Ok(Plugins::load(&config.plugins, &config.state.join("compiled"), targets)?)
+    let compiled = config.state.join("compiled");
+    Ok(Plugins::load(&config.plugins, &config.compiler, &compiled, targets)?)
 }
 
 async fn preflight(mode: SnapshotMode, source: &Source, store: &Store) -> Result<(), Error> {

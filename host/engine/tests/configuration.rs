@@ -6,6 +6,8 @@ use std::time::Duration;
 use dovetail::config::{
     Environment, OnFailure, Outlet, Pipeline, Postgres, Secret, SnapshotMode, Source, SslMode,
 };
+use dovetail_core::change::Operation;
+use dovetail_sandbox::{Grant, Grants};
 use proptest::prelude::*;
 
 const QUICKSTART: &str = r#"
@@ -20,6 +22,7 @@ plugins:
   - name: mask
     file: mask.wasm
     config: { columns: { "public.users.email": { hash: { salt: "${SALT}" } } }, keep: [1, 2.5, 010, yes, ~] }
+    grants: { rows: [{ tables: [public.users], columns: [email], operations: [read, insert] }], clock: true }
     limits: { memory: 32MiB }
 outlets:
   replica: { sqlite: { path: replica.db } }
@@ -44,6 +47,37 @@ fn wrong(replaced: &str, with: &str) -> String {
 }
 
 #[test]
+fn a_grant_says_everything_by_name_or_by_the_word_all() {
+    for (replaced, with, expected) in [
+        (
+            ", operations: [read, insert]",
+            "",
+            "plugins[0].grants.rows[0].operations: missing, expected `all`, or a list",
+        ),
+        (
+            "columns: [email]",
+            "columns: email",
+            "plugins[0].grants.rows[0].columns: is a single value, expected `all`",
+        ),
+        ("[read, insert]", "[reed]", "`reed` is not read, insert"),
+        ("clock: true", "clock: real", "plugins[0].grants.clock: `real` is not true or false"),
+        (
+            "clock: true",
+            "digest: sha256:abc",
+            "plugins[0].grants.digest: `sha256:abc` is not a digest: sha256: and 64",
+        ),
+        ("clock: true", "sockets: true", "plugins[0].grants.sockets: unknown key"),
+    ] {
+        let problems = wrong(replaced, with);
+        assert!(problems.contains(expected), "{problems}");
+    }
+    let all = QUICKSTART.replace("[read, insert]", "all").replace("[email]", "all");
+    let pipeline = check(&all).expect("sound");
+    let Grant { columns, operations, .. } = &pipeline.plugins[0].grants.rows[0];
+    assert_eq!((columns, operations), (&None, &Operation::ALL.into_iter().collect()));
+}
+
+#[test]
 fn a_sound_file_is_read_with_its_defaults() {
     let pipeline = check(QUICKSTART).expect("sound");
     let Source::Postgres(source) = &pipeline.source else { panic!("another source") };
@@ -63,6 +97,12 @@ fn a_sound_file_is_read_with_its_defaults() {
     assert_eq!(path, Path::new("pipes/replica.db"));
     let plugin = &pipeline.plugins[0];
     assert_eq!((plugin.memory_bytes_max, plugin.on_failure), (32 << 20, OnFailure::Halt));
+    let grant = Grant {
+        tables: vec!["public.users".into()],
+        columns: Some(vec!["email".into()]),
+        operations: [Operation::Read, Operation::Insert].into_iter().collect(),
+    };
+    assert_eq!(plugin.grants, Grants { rows: vec![grant], clock: true, ..Grants::default() });
     assert_eq!(
         plugin.config,
         r#"{"columns":{"public.users.email":{"hash":{"salt":"5"}}},"keep":[1,2.5,10,"yes",null]}"#
@@ -127,28 +167,28 @@ fn single_problems_say_what_is_expected() {
         (
             "deliver: [replica]",
             "deliver: [replcia]",
-            "17:11: deliver[0]: `replcia` is not an outlet; did you mean `replica`?",
+            "18:11: deliver[0]: `replcia` is not an outlet; did you mean `replica`?",
         ),
         (
             "deliver: [replica]",
             "deliver: []",
-            "17:1: deliver: is empty, expected a list of outlets' names",
+            "18:1: deliver: is empty, expected a list of outlets' names",
         ),
-        ("deliver: [replica]", "deliver: [out, out]", "17:16: deliver[1]: stands twice"),
+        ("deliver: [replica]", "deliver: [out, out]", "18:16: deliver[1]: stands twice"),
         (
             "sqlite:",
             "sqllite:",
-            "15:14: outlets.replica.sqllite: is no kind of outlet, expected one of stdout, file, sqlite, postgres, mysql, mariadb or discard",
+            "16:14: outlets.replica.sqllite: is no kind of outlet, expected one of stdout, file, sqlite, postgres, mysql, mariadb or discard",
         ),
         (
             "{ stdout: }",
             "{ sqlite: { path: replica.db } }",
-            "16:3: outlets.out: writes to the same place as `replica`",
+            "17:3: outlets.out: writes to the same place as `replica`",
         ),
         (
             "{ stdout: }",
             "{ postgres: { url: 'postgresql://x@127.0.0.1/shop' } }",
-            "16:3: outlets.out: would write into the captured tables themselves; give a `schema` of its own, or another database",
+            "17:3: outlets.out: would write into the captured tables themselves; give a `schema` of its own, or another database",
         ),
         (
             "postgresql://dovetail@127.0.0.1:5432/shop",
@@ -213,7 +253,7 @@ fn single_problems_say_what_is_expected() {
         (
             "state: ./state",
             "state: \"\"",
-            "18:8: state: is empty, expected a directory for the state, such as ./state",
+            "19:8: state: is empty, expected a directory for the state, such as ./state",
         ),
     ] {
         assert_eq!(wrong(replaced, with), format!("pipes/shop.yaml:{expected}"), "{with}");

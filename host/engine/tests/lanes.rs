@@ -14,6 +14,7 @@ use dovetail_core::outcome::Body;
 use dovetail_core::position::{Lsn, Position};
 use dovetail_core::schema::{Column, Initial, Kind, Relation, RelationId, TableName};
 use dovetail_core::value::{Row, Value};
+use dovetail_sandbox::Compiler;
 use tokio::sync::mpsc::Receiver;
 use tokio::time::timeout;
 
@@ -49,7 +50,8 @@ fn insert(relation: &Arc<Relation>, ordinal: u32) -> Event {
 
 fn start(count: u16) -> (Lanes, Receiver<Work>) {
     let count = NonZeroU16::new(count).expect("lanes");
-    let plugins = Plugins::load(&[], Path::new("/nonexistent"), 1).expect("nothing to load");
+    let plugins = Plugins::load(&[], &Compiler::InProcess, Path::new("/nonexistent"), 1);
+    let plugins = plugins.expect("nothing to load");
     Lanes::start(lane::Lanes::new(count), plugins.chains(count))
 }
 

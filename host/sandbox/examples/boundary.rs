@@ -29,7 +29,9 @@ fn main() {
         ("mask_typed", guest("mask-typed"), mask),
     ];
     for (name, component, config) in guests {
-        let plugin = sandbox().load(&component, limits(), config).expect("guest loads");
+        let plugin = sandbox()
+            .load(&component, limits(), &dovetail_sandbox::Grants::all_rows(), config)
+            .expect("guest loads");
         figure(&format!("plugin_ns_{name}"), nanoseconds_per_event(&plugin, &events), "ns");
         if name == "identity_packed" {
             figure("plugin_instantiate_us", microseconds_to_start(&plugin), "us");

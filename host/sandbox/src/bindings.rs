@@ -5,5 +5,6 @@
 wasmtime::component::bindgen!({
     path: "../../wit/0.1.0",
     world: "transform",
+    imports: { default: trappable },
     ownership: Borrowing { duplicate_if_necessary: true },
 });

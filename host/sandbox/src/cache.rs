@@ -57,41 +57,42 @@ impl Cache {
         let path = self.entry(component);
         let entry = fs::read(&path).ok()?;
         let content = checked_content(&entry);
-        let loaded = content.and_then(|content| deserialize(engine, content));
+        let loaded = content.and_then(|content| deserialize(engine, content).ok());
         if loaded.is_none() {
             tracing::warn!(entry = %path.display(), "compiled plugin is damaged, compiling it again");
         }
         loaded
     }
 
-    /// Keeps a compiled component. Failing to is no failure of the load: the next one compiles again.
-    pub(crate) fn store(&self, component: &Component, digest: &ComponentDigest) {
-        if let Err(error) = self.write(component, digest) {
+    /// Keeps what was compiled. Failing to is no failure of the load: the next one compiles again.
+    pub(crate) fn store(&self, content: &[u8], digest: &ComponentDigest) {
+        if let Err(error) = self.write(content, digest) {
             tracing::warn!(error = %error, "compiled plugin could not be kept");
         }
     }
 
-    fn write(&self, component: &Component, component_digest: &ComponentDigest) -> io::Result<()> {
-        let content = component.serialize().map_err(io::Error::other)?;
+    fn write(&self, content: &[u8], component_digest: &ComponentDigest) -> io::Result<()> {
         let path = self.entry(component_digest);
         // Two processes may compile the same component; each renames a whole file.
         let partial = path.with_extension(format!("{}.partial", std::process::id()));
         let mut file = File::create(&partial)?;
-        file.write_all(&digest(&content))?;
-        file.write_all(&content)?;
+        file.write_all(&digest(content))?;
+        file.write_all(content)?;
         drop(file);
         fs::rename(&partial, &path)
     }
 }
 
-fn checked_content(entry: &[u8]) -> Option<&[u8]> {
+/// The content behind its digest, if they agree.
+pub(crate) fn checked_content(entry: &[u8]) -> Option<&[u8]> {
     let (kept, content) = entry.split_first_chunk::<32>()?;
     (digest(content) == *kept).then_some(content)
 }
 
+/// Takes only what this program compiled: the content of an entry, or what [`crate::compile`] gave.
 #[expect(unsafe_code, reason = "wasmtime cannot know that the bytes are its own")]
-fn deserialize(engine: &Engine, content: &[u8]) -> Option<Component> {
-    // SAFETY: the bytes agree with the digest that `Cache::write` put before what this version of wasmtime compiled,
-    // in a directory that only this user can write to.
-    unsafe { Component::deserialize(engine, content) }.ok()
+pub(crate) fn deserialize(engine: &Engine, content: &[u8]) -> wasmtime::Result<Component> {
+    // SAFETY: the bytes come from this version of wasmtime, in this process or in a child that is the same program; or
+    // they agree with the digest that `Cache::write` put before them, in a directory that only this user can write to.
+    unsafe { Component::deserialize(engine, content) }
 }

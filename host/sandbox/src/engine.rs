@@ -21,7 +21,9 @@ use std::time::Duration;
 use wasmtime::{Config, Engine, OptLevel, Strategy};
 
 use crate::cache::Cache;
+use crate::compile::Compiler;
 use crate::error::SetupError;
+use crate::limits::ComponentLimits;
 
 /// Granularity of deadlines. Half of it would wake the machine twice as often for nothing; ten times of it would let a
 /// guest that loops hold its lane noticeably longer than its limit.
@@ -32,8 +34,8 @@ const TICK: Duration = Duration::from_millis(10);
 pub struct EngineOptions {
     /// Private directory of compiled components; made if missing. `None` compiles at every load.
     pub cache_dir: Option<PathBuf>,
-    /// A larger component is refused before anything looks into it.
-    pub component_bytes: usize,
+    pub component: ComponentLimits,
+    pub compiler: Compiler,
 }
 
 /// Loads and runs plugins. One per process is enough; plugins keep what they need of it.
@@ -41,7 +43,8 @@ pub struct EngineOptions {
 pub struct Sandbox {
     pub(crate) engine: Engine,
     pub(crate) cache: Option<Cache>,
-    pub(crate) component_bytes: usize,
+    pub(crate) limits: ComponentLimits,
+    pub(crate) compiler: Compiler,
     pub(crate) ticker: std::sync::Arc<Ticker>,
 }
 
@@ -63,13 +66,15 @@ impl Sandbox {
         Ok(Self {
             engine,
             cache,
-            component_bytes: options.component_bytes,
+            limits: options.component,
+            compiler: options.compiler,
             ticker: std::sync::Arc::new(ticker),
         })
     }
 }
 
-fn configuration() -> Config {
+/// Whoever compiles and whoever runs have to agree on it.
+pub(crate) fn configuration() -> Config {
     let mut config = Config::new();
     config
         .strategy(Strategy::Cranelift)

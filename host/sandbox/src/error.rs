@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::limits::CompileLimits;
 use dovetail_core::frame::{InvalidFrame, TooLarge};
 
 /// The engine could not be set up.
@@ -16,6 +17,9 @@ pub enum SetupError {
         path.display()
     )]
     Cache { path: PathBuf, source: std::io::Error },
+    /// In the process that compiles.
+    #[error("set up the process that compiles plugins")]
+    Confine(#[source] std::io::Error),
 }
 
 /// A component was refused. `Display` is one sentence that its author can act on.
@@ -23,10 +27,29 @@ pub enum SetupError {
 pub enum Refusal {
     #[error("read {}", path.display())]
     Read { path: PathBuf, source: std::io::Error },
+    #[error("{} is not a file", path.display())]
+    NoFile { path: PathBuf },
     #[error(
         "component of {found} bytes, of which at most {limit} are taken: strip it, or raise the limit"
     )]
     TooBig { found: usize, limit: usize },
+    #[error(
+        "has {found} {what}, of which at most {limit} are taken: build it from less code, or raise the limit"
+    )]
+    Excessive { what: &'static str, found: u64, limit: u64 },
+    #[error(
+        "instantiates a component that it was given, and how much that makes is not known: build it from one that it \
+         contains"
+    )]
+    UnknownInstance,
+    #[error(
+        "could not be compiled within {} s and {} MiB, and {how}: build it from less code, or raise the limits",
+        limits.time.as_secs(),
+        limits.memory_bytes >> 20
+    )]
+    Compile { how: String, limits: CompileLimits },
+    #[error("run the process that compiles plugins")]
+    Compiler(#[source] std::io::Error),
     #[error("not WebAssembly: the file does not begin with its magic number{hint}")]
     NotWasm { hint: &'static str },
     #[error(
@@ -61,6 +84,15 @@ pub enum Refusal {
     Configuration(String),
     #[error("its `describe` gave {0}")]
     Descriptor(&'static str),
+    #[error(
+        "has the digest sha256:{found}, and what is granted is granted to another: look at what changed, then grant it to \
+         this one"
+    )]
+    Digest { found: String },
+    #[error(
+        "asks for what it is not granted ({lacking}): grant it, or take a plugin that asks for less"
+    )]
+    Ungranted { lacking: String },
 }
 
 /// Why a guest was stopped.
@@ -79,6 +111,8 @@ pub enum TrapKind {
     /// What it handed back breaks the rules of the interface's types (text that is not UTF-8, an unknown case, a
     /// pointer beyond its memory), or is more than it may hand back.
     Abi,
+    /// It called the host more often than it may, or held more of its handles.
+    HostCalls,
     /// It called a part of WASI that plugins are not given.
     Denied,
     /// Another trap of its code: a division by zero, an access out of bounds.
@@ -96,6 +130,7 @@ impl TrapKind {
             Self::Unreachable => "unreachable",
             Self::Exit => "exit",
             Self::Abi => "abi",
+            Self::HostCalls => "host-calls",
             Self::Denied => "denied",
             Self::Other => "other",
             Self::Discarded => "discarded",
@@ -114,6 +149,11 @@ pub struct Trap {
     /// The end of what the guest wrote to its standard output and error, such as a panic's message. It may quote row
     /// values: kept with a dead letter, never logged.
     pub output: String,
+}
+
+impl Trap {
+    /// The function of an instance that did not start: no event had to do with it.
+    pub const INIT: &'static str = "init";
 }
 
 /// What a reply breaks in the contract.

@@ -1,5 +1,7 @@
 //! What the host keeps for one instance: meters, the log, the end of its output, its clock and its randomness.
 
+use std::time::SystemTime;
+
 use wasmtime::{ResourceLimiter, Result};
 
 use crate::bindings::dovetail::plugin::logging;
@@ -18,10 +20,29 @@ pub(crate) struct Host {
     pub(crate) output: Vec<u8>,
     pub(crate) clock_micros: i64,
     pub(crate) random: Random,
+    given: Given,
+    calls: u32,
+    handles: u32,
+}
+
+/// What of the world a guest was granted.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Given {
+    pub(crate) clock: bool,
+    pub(crate) randomness: bool,
+}
+
+/// A guest used more of the host than it may.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TooMuch {
+    #[error("called the host more than {0} times in one call")]
+    Calls(u32),
+    #[error("held more than {0} handles")]
+    Handles(u32),
 }
 
 impl Host {
-    pub(crate) fn new(limits: Limits) -> Self {
+    pub(crate) fn new(limits: Limits, given: Given) -> Self {
         Self {
             limits,
             meter: Meter::default(),
@@ -29,7 +50,46 @@ impl Host {
             output: Vec::new(),
             clock_micros: 0,
             random: Random(0),
+            given,
+            calls: 0,
+            handles: 0,
         }
+    }
+
+    /// Microseconds since the epoch, as far as this guest is concerned.
+    pub(crate) fn now_micros(&self) -> u64 {
+        if self.given.clock {
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            u64::try_from(now.as_micros()).unwrap_or(u64::MAX)
+        } else {
+            self.clock_micros.max(0).unsigned_abs()
+        }
+    }
+
+    pub(crate) fn random_word(&mut self) -> Result<u64> {
+        if self.given.randomness { Ok(getrandom::u64()?) } else { Ok(self.random.next()) }
+    }
+
+    /// Begins the account of one call of the guest.
+    pub(crate) fn begin_call(&mut self) {
+        self.calls = 0;
+    }
+
+    /// Stands at the head of every function that a guest may call.
+    pub(crate) fn count_call(&mut self) -> Result<(), TooMuch> {
+        self.calls = self.calls.saturating_add(1);
+        let limit = self.limits.host_calls;
+        if self.calls > limit { Err(TooMuch::Calls(limit)) } else { Ok(()) }
+    }
+
+    pub(crate) fn count_handle(&mut self) -> Result<(), TooMuch> {
+        self.handles = self.handles.saturating_add(1);
+        let limit = self.limits.handles;
+        if self.handles > limit { Err(TooMuch::Handles(limit)) } else { Ok(()) }
+    }
+
+    pub(crate) fn drop_handle(&mut self) {
+        self.handles = self.handles.saturating_sub(1);
     }
 
     /// Keeps the end of what the guest prints.
@@ -45,7 +105,7 @@ impl Host {
 /// Counts what the store's memories and tables hold. Nothing is ever given back: linear memory does not shrink.
 #[derive(Default)]
 pub(crate) struct Meter {
-    memory_bytes: usize,
+    pub(crate) memory_bytes: usize,
     table_elements: usize,
     /// A guest whose allocation failed gives up by `unreachable`; this tells why.
     pub(crate) refused: bool,
@@ -126,7 +186,8 @@ pub struct Log {
 const LEVEL_MIN: Level = Level::Debug;
 
 impl logging::Host for Host {
-    fn log(&mut self, level: logging::Level, mut message: String) {
+    fn log(&mut self, level: logging::Level, mut message: String) -> Result<()> {
+        self.count_call()?;
         let level = match level {
             logging::Level::Trace => Level::Trace,
             logging::Level::Debug => Level::Debug,
@@ -135,7 +196,7 @@ impl logging::Host for Host {
             logging::Level::Error => Level::Error,
         };
         if level < LEVEL_MIN {
-            return;
+            return Ok(());
         }
         let room = self.limits.log_bytes.saturating_sub(self.log.bytes + LINE_OVERHEAD_BYTES);
         if message.len() > room {
@@ -147,10 +208,12 @@ impl logging::Host for Host {
             self.log.bytes += message.len() + LINE_OVERHEAD_BYTES;
             self.log.lines.push((level, message));
         }
+        Ok(())
     }
 
-    fn max_level(&mut self) -> logging::Level {
-        logging::Level::Debug
+    fn max_level(&mut self) -> Result<logging::Level> {
+        self.count_call()?;
+        Ok(logging::Level::Debug)
     }
 }
 

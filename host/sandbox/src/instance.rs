@@ -16,16 +16,19 @@ use wasmtime::component::TypedFunc;
 use crate::bindings::dovetail::plugin::types;
 use crate::bindings::exports::dovetail::plugin::{lifecycle, typed};
 use crate::engine::Ticker;
-use crate::error::{CallError, Trap, TrapKind, Violation};
-use crate::host::{Host, Log, Random};
+use crate::error::{CallError, Refusal, Trap, TrapKind, Violation};
+use crate::host::{Given, Host, Log, Random};
 use crate::limits::Limits;
-use crate::plugin::{Exports, FormIndices, Loaded};
+use crate::plugin::{Exports, FormIndices, Loaded, bounded, one_line};
 use crate::relations::{Known, Relations};
 use crate::trap::trap_of;
 use crate::typed as typed_form;
 use crate::verdict::Verdict;
 
 type PackedProcess = TypedFunc<(&'static [u8],), (Result<Vec<u8>, types::CallError>,)>;
+
+/// Of what a plugin says against its configuration: it may explain a format.
+const REASON_CHARACTERS: usize = 1_000;
 
 /// See the module's documentation.
 pub struct Instance {
@@ -37,6 +40,9 @@ pub struct Instance {
     encoder: Encoder,
     frame: Vec<u8>,
     lane: u32,
+    calls: u64,
+    /// Of its memories when it was initialized.
+    start_bytes: usize,
     discarded: bool,
 }
 
@@ -45,52 +51,73 @@ enum Form {
     Packed(PackedProcess),
 }
 
-fn store(exports: &Exports, limits: Limits) -> Store<Host> {
-    let mut store = Store::new(exports.pre.engine(), Host::new(limits));
+impl Form {
+    fn load(
+        indices: &FormIndices,
+        store: &mut Store<Host>,
+        instance: &wasmtime::component::Instance,
+    ) -> wasmtime::Result<Self> {
+        Ok(match indices {
+            FormIndices::Typed(indices) => Self::Typed(indices.load(&mut *store, instance)?),
+            FormIndices::Packed(process) => Self::Packed(instance.get_typed_func(store, process)?),
+        })
+    }
+}
+
+fn store(exports: &Exports, limits: Limits, given: Given) -> Store<Host> {
+    let mut store = Store::new(exports.pre.engine(), Host::new(limits, given));
     store.limiter(|host| host);
     store.set_hostcall_fuel(limits.output_bytes);
     store
 }
 
-fn set_deadline(store: &mut Store<Host>, timeout: Duration) {
+fn begin_call(store: &mut Store<Host>, timeout: Duration) {
+    store.data_mut().begin_call();
     store.set_epoch_deadline(Ticker::ticks(timeout));
 }
 
 impl Instance {
-    /// Runs `describe` on an instance that is dropped afterwards.
+    /// Runs `describe` on an instance that is dropped afterwards. The types of all functions are checked here, because
+    /// they show only at an instance; what a later one would stumble over is refused at once.
     pub(crate) fn describe(
         exports: &Exports,
         limits: Limits,
         config: &str,
-    ) -> Result<Result<lifecycle::Descriptor, String>, CallError> {
-        let mut store = store(exports, limits);
-        set_deadline(&mut store, limits.start_timeout);
-        let described = exports.pre.instantiate(&mut store).and_then(|instance| {
-            let lifecycle = exports.lifecycle.load(&mut store, &instance)?;
-            lifecycle.call_describe(&mut store, config)
+    ) -> Result<lifecycle::Descriptor, Refusal> {
+        let mut store = store(exports, limits, Given::default());
+        begin_call(&mut store, limits.start_timeout);
+        let stopped = |error: wasmtime::Error, store: &Store<Host>| {
+            Refusal::Describe(trap_of(&error, store.data(), "describe").into())
+        };
+        let instance =
+            exports.pre.instantiate(&mut store).map_err(|error| stopped(error, &store))?;
+        let loaded = exports.lifecycle.load(&mut store, &instance).and_then(|lifecycle| {
+            Form::load(&exports.form, &mut store, &instance)?;
+            Ok(lifecycle)
         });
-        described.map_err(|error| trap_of(&error, store.data(), "describe").into())
+        let lifecycle = loaded.map_err(|error| Refusal::Interface(one_line(&error)))?;
+        let described = lifecycle.call_describe(&mut store, config);
+        described
+            .map_err(|error| stopped(error, &store))?
+            .map_err(|reason| Refusal::Configuration(bounded(&reason, REASON_CHARACTERS)))
     }
 
     pub(crate) fn start(plugin: Arc<Loaded>, lane: u32, lanes: u32) -> Result<Self, CallError> {
         let exports = &plugin.exports;
-        let mut store = store(exports, plugin.limits);
-        set_deadline(&mut store, plugin.limits.start_timeout);
+        let mut store = store(exports, plugin.limits, plugin.given());
+        begin_call(&mut store, plugin.limits.start_timeout);
         let started = exports.pre.instantiate(&mut store).and_then(|instance| {
             let lifecycle = exports.lifecycle.load(&mut store, &instance)?;
-            let form = match &exports.form {
-                FormIndices::Typed(indices) => Form::Typed(indices.load(&mut store, &instance)?),
-                FormIndices::Packed(process) => {
-                    Form::Packed(instance.get_typed_func(&mut store, process)?)
-                }
-            };
+            let form = Form::load(&exports.form, &mut store, &instance)?;
             let initialized = lifecycle.call_init(&mut store, &plugin.config, lane, lanes)?;
             Ok((lifecycle, form, initialized))
         });
         let (lifecycle, form, initialized) =
-            started.map_err(|error| trap_of(&error, store.data(), "init"))?;
+            started.map_err(|error| trap_of(&error, store.data(), Trap::INIT))?;
         initialized.map_err(CallError::Fatal)?;
         Ok(Self {
+            start_bytes: store.data().meter.memory_bytes,
+            calls: 0,
             store,
             plugin,
             lifecycle,
@@ -116,11 +143,22 @@ impl Instance {
         if self.discarded {
             return Err(discarded().into());
         }
+        self.calls += 1;
         let result = self.call(sequence, events);
         if matches!(result, Err(CallError::Trap(_) | CallError::Contract(_))) {
             self.discarded = true;
         }
         result
+    }
+
+    /// Whether a fresh instance should take its place before the next call. Linear memory never shrinks, so what a guest
+    /// leaks, or needed once, it keeps until its instance is gone; at the limit it would be stopped in the middle of
+    /// a batch. Worn is who has been called often, or grew beyond three quarters of its memory.
+    pub fn is_worn(&self) -> bool {
+        let limits = &self.plugin.limits;
+        let held = self.store.data().meter.memory_bytes;
+        let full = held > limits.memory_bytes / 4 * 3;
+        self.calls >= limits.calls || (full && held > self.start_bytes)
     }
 
     /// What the plugin logged since the last time.
@@ -130,7 +168,7 @@ impl Instance {
 
     fn call(&mut self, sequence: u64, events: &[&Event]) -> Result<Vec<Outcome>, CallError> {
         let limits = self.plugin.limits;
-        set_deadline(&mut self.store, limits.batch_timeout);
+        begin_call(&mut self.store, limits.batch_timeout);
         let mut wanted = Vec::with_capacity(events.len());
         for event in events {
             wanted.push(self.prepare(event)?);
@@ -184,10 +222,10 @@ impl Instance {
         let operation = event.change.operation();
         let Some(relation) = event.change.relation() else {
             let message = matches!(event.change, Change::Message { .. });
-            let wanted = message && self.plugin.descriptor.wants_messages();
+            let wanted = message && self.plugin.sees_messages();
             return Ok(if wanted { Wanted::Message } else { Wanted::No });
         };
-        let index = self.relations.index(relation, &self.plugin.descriptor);
+        let index = self.relations.index(relation, |relation| self.plugin.view(relation));
         let Some(known) = self.relations.get(index) else { return Ok(Wanted::No) };
         if !known.wants(operation) {
             return Ok(Wanted::No);

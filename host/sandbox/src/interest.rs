@@ -45,6 +45,18 @@ impl Operations {
         }
     }
 
+    pub fn iter(self) -> impl Iterator<Item = Operation> {
+        Operation::ALL.into_iter().filter(move |operation| self.contains(*operation))
+    }
+
+    pub(crate) fn intersection(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    pub(crate) fn without(self, operation: Operation) -> Self {
+        Self(self.0 & !Self::bit(operation))
+    }
+
     #[must_use]
     pub fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -152,7 +164,7 @@ impl Interest {
 
 /// Whether the text is the pattern, in which `*` stands for any run of characters. Takes time proportional to the
 /// product of the lengths at most: only the last star is ever tried again.
-fn matches(pattern: &str, text: &str) -> bool {
+pub(crate) fn matches(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
     let Some(mut rest) = text.strip_prefix(first) else { return false };

@@ -13,23 +13,30 @@
 
 mod bindings;
 mod cache;
+mod compile;
 mod engine;
 mod error;
+mod grants;
 mod host;
+mod inspection;
 mod instance;
 mod interest;
 mod limits;
 mod plugin;
 mod relations;
+mod survey;
 mod trap;
 mod typed;
 mod verdict;
 mod wasi;
 
+pub use compile::{Compiled, Compiler, serve as serve_compilation};
 pub use engine::{EngineOptions, Sandbox};
 pub use error::{CallError, Refusal, SetupError, Trap, TrapKind, Violation};
+pub use grants::{Grant, Grants};
 pub use host::{Level, Log};
+pub use inspection::{Import, Inspection};
 pub use instance::Instance;
 pub use interest::{Descriptor, Interest, Operations, View};
-pub use limits::Limits;
+pub use limits::{CompileLimits, ComponentLimits, Limits};
 pub use plugin::{Form, Plugin};

@@ -2,29 +2,33 @@
 //!
 //! Whatever the bytes are, loading ends in a plugin or in one sentence for its author. The checks stand in the order of
 //! their cost; the guest's own code runs last, in `describe`, on an instance with the limits of any other.
-//!
-//! Compiling is the one step without a limit of its own here: a component made to compile for hours does. The size of
-//! the component bounds it only roughly; it belongs into a child process with limits on time and memory, for which
-//! [`compile`] is the place.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
 use dovetail_core::change::Operation;
+use dovetail_core::schema::Relation;
 use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, HasSelf, InstancePre, Linker};
 
 use crate::bindings::dovetail::plugin::{logging, types};
 use crate::bindings::exports::dovetail::plugin::{lifecycle, typed};
-use crate::cache::{digest, hex};
+use crate::cache::{ComponentDigest, deserialize, digest, hex};
 use crate::engine::{Sandbox, Ticker};
 use crate::error::{CallError, Refusal};
-use crate::host::Host;
+use crate::grants::Grants;
+use crate::host::{Given, Host};
+use crate::inspection::Import;
 use crate::instance::Instance;
-use crate::interest::{Descriptor, Interest};
+use crate::interest::{Descriptor, Interest, View};
 use crate::limits::Limits;
+use crate::survey::survey;
 use crate::wasi;
 
+/// Of the difference between what a plugin asks for and what it is granted.
+const LACKING_CHARACTERS: usize = 600;
 const PACKAGE: &str = "dovetail:plugin/";
 const VERSION: &str = "0.1.0";
 const MAGIC: &[u8] = b"\0asm";
@@ -42,8 +46,24 @@ pub(crate) struct Loaded {
     pub(crate) descriptor: Descriptor,
     pub(crate) limits: Limits,
     pub(crate) config: String,
+    grants: Grants,
     digest: String,
     _ticker: Arc<Ticker>,
+}
+
+impl Loaded {
+    /// What of a relation the plugin both asks for and is granted.
+    pub(crate) fn view(&self, relation: &Relation) -> Option<View> {
+        self.grants.restrict(relation, self.descriptor.view(relation)?)
+    }
+
+    pub(crate) fn sees_messages(&self) -> bool {
+        self.descriptor.wants_messages() && self.grants.messages()
+    }
+
+    pub(crate) fn given(&self) -> Given {
+        Given { clock: self.grants.clock, randomness: self.grants.randomness }
+    }
 }
 
 /// A component, ready to be instantiated.
@@ -108,51 +128,89 @@ impl Sandbox {
     ///
     /// # Errors
     /// Also when the file cannot be read.
-    pub fn load_file(&self, path: &Path, limits: Limits, config: &str) -> Result<Plugin, Refusal> {
-        let bytes = std::fs::read(path)
-            .map_err(|source| Refusal::Read { path: path.to_owned(), source })?;
-        self.load(&bytes, limits, config)
+    pub fn load_file(
+        &self,
+        path: &Path,
+        limits: Limits,
+        grants: &Grants,
+        config: &str,
+    ) -> Result<Plugin, Refusal> {
+        let bytes = read(path, self.limits.bytes)?;
+        self.load(&bytes, limits, grants, config)
     }
 
     /// Checks, compiles and describes a component. Takes as long as its compilation, a minute for an interpreter, unless
     /// it was compiled before.
     ///
     /// # Errors
-    /// When it is not a plugin that this host can run, or refuses its configuration.
-    pub fn load(&self, bytes: &[u8], limits: Limits, config: &str) -> Result<Plugin, Refusal> {
+    /// When it is not a plugin that this host can run, refuses its configuration, or asks for what it is not granted.
+    pub fn load(
+        &self,
+        bytes: &[u8],
+        limits: Limits,
+        grants: &Grants,
+        config: &str,
+    ) -> Result<Plugin, Refusal> {
         self.admit(bytes)?;
         let digest = digest(bytes);
-        let component = match self.cache.as_ref().and_then(|c| c.load(&self.engine, &digest)) {
-            Some(component) => component,
-            None => {
-                let component = compile(&self.engine, bytes)?;
-                if let Some(cache) = &self.cache {
-                    cache.store(&component, &digest);
-                }
-                component
-            }
-        };
-        let exports = Exports::of(&component)?;
-        let descriptor = match Instance::describe(&exports, limits, config) {
-            Ok(Ok(descriptor)) => descriptor_of(descriptor).check().map_err(Refusal::Descriptor)?,
-            Ok(Err(reason)) => return Err(Refusal::Configuration(reason)),
-            Err(error) => return Err(Refusal::Describe(error)),
-        };
+        let found = hex(&digest);
+        if grants.digest.as_ref().is_some_and(|pinned| *pinned != found) {
+            return Err(Refusal::Digest { found });
+        }
+        let component = self.compiled(bytes, &digest)?;
+        let (exports, descriptor) = Self::described(&component, limits, config)?;
+        if let Some(lacking) = grants.lacking(&descriptor) {
+            let lacking = bounded(&lacking, LACKING_CHARACTERS);
+            return Err(Refusal::Ungranted { lacking });
+        }
         Ok(Plugin {
             inner: Arc::new(Loaded {
                 exports,
                 descriptor,
                 limits,
                 config: config.to_owned(),
-                digest: hex(&digest),
+                grants: grants.clone(),
+                digest: found,
                 _ticker: Arc::clone(&self.ticker),
             }),
         })
     }
 
+    /// From the cache, where it was compiled before.
+    pub(crate) fn compiled(
+        &self,
+        bytes: &[u8],
+        digest: &ComponentDigest,
+    ) -> Result<Component, Refusal> {
+        match self.cache.as_ref().and_then(|cache| cache.load(&self.engine, digest)) {
+            Some(component) => Ok(component),
+            None => self.compile(bytes, digest),
+        }
+    }
+
+    pub(crate) fn described(
+        component: &Component,
+        limits: Limits,
+        config: &str,
+    ) -> Result<(Exports, Descriptor), Refusal> {
+        let exports = Exports::of(component)?;
+        let described = Instance::describe(&exports, limits, config)?;
+        let descriptor = descriptor_of(described).check().map_err(Refusal::Descriptor)?;
+        Ok((exports, descriptor))
+    }
+
+    fn compile(&self, bytes: &[u8], digest: &ComponentDigest) -> Result<Component, Refusal> {
+        survey(bytes, &self.limits)?;
+        let content = self.compiler.compile(&self.engine, bytes, self.limits.compile)?;
+        if let Some(cache) = &self.cache {
+            cache.store(&content, digest);
+        }
+        deserialize(&self.engine, &content).map_err(|error| Refusal::Invalid(one_line(&error)))
+    }
+
     /// What can be seen without reading into the file.
-    fn admit(&self, bytes: &[u8]) -> Result<(), Refusal> {
-        let limit = self.component_bytes;
+    pub(crate) fn admit(&self, bytes: &[u8]) -> Result<(), Refusal> {
+        let limit = self.limits.bytes;
         if bytes.len() > limit {
             return Err(Refusal::TooBig { found: bytes.len(), limit });
         }
@@ -160,6 +218,9 @@ impl Sandbox {
             let text = !bytes.is_empty() && std::str::from_utf8(bytes).is_ok();
             let hint = match bytes {
                 [] => " (it is empty)",
+                [0x7F, b'E', b'L', b'F', ..] => {
+                    " (it is machine code: give the component that it was compiled from)"
+                }
                 _ if text => " (it is text: compile it first)",
                 _ => "",
             };
@@ -172,12 +233,25 @@ impl Sandbox {
     }
 }
 
-fn compile(engine: &wasmtime::Engine, bytes: &[u8]) -> Result<Component, Refusal> {
-    Component::new(engine, bytes).map_err(|error| Refusal::Invalid(one_line(&error)))
+/// Reads no more than is taken, whatever the file claims or becomes, and waits for nothing.
+pub(crate) fn read(path: &Path, limit: usize) -> Result<Vec<u8>, Refusal> {
+    let failed = |source| Refusal::Read { path: path.to_owned(), source };
+    let metadata = std::fs::metadata(path).map_err(failed)?;
+    if !metadata.is_file() {
+        return Err(Refusal::NoFile { path: path.to_owned() });
+    }
+    let found = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
+    if found > limit {
+        return Err(Refusal::TooBig { found, limit });
+    }
+    let mut bytes = Vec::with_capacity(found);
+    let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
+    File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes)).map_err(failed)?;
+    Ok(bytes)
 }
 
 /// The chain of causes; names out of an untrusted file, so bounded and on one line.
-fn one_line(error: &wasmtime::Error) -> String {
+pub(crate) fn one_line(error: &wasmtime::Error) -> String {
     let text: String = format!("{error:#}").chars().take(300).collect();
     text.replace(char::is_control, " ")
 }
@@ -211,11 +285,19 @@ fn export(interface: &str) -> String {
     format!("{PACKAGE}{interface}@{VERSION}")
 }
 
+pub(crate) fn import_of(name: &str) -> Import {
+    if name == export("logging") || name == export("types") {
+        Import::Given
+    } else if wasi::interface(name).is_some() {
+        Import::Empty
+    } else {
+        Import::Unknown
+    }
+}
+
 fn check_imports(component: &Component) -> Result<(), Refusal> {
-    let engine = component.engine();
-    let ours = [export("logging"), export("types")];
-    for (name, _) in component.component_type().imports(engine) {
-        if ours.iter().any(|ours| ours == name) || wasi::interface(name).is_some() {
+    for (name, _) in component.component_type().imports(component.engine()) {
+        if import_of(name) != Import::Unknown {
             continue;
         }
         let name = printable(name);
@@ -228,7 +310,7 @@ fn check_imports(component: &Component) -> Result<(), Refusal> {
 }
 
 /// A component that exports both forms gets the cheaper one.
-fn choose_form(component: &Component) -> Result<Form, Refusal> {
+pub(crate) fn choose_form(component: &Component) -> Result<Form, Refusal> {
     let engine = component.engine();
     let component_type = component.component_type();
     let mut other_version = None;
@@ -257,8 +339,13 @@ fn version(name: &str) -> Option<&str> {
     name.strip_prefix(PACKAGE).map(|name| name.split_once('@').map_or("", |(_, version)| version))
 }
 
-fn printable(name: &str) -> String {
-    name.chars().take(200).collect::<String>().replace(char::is_control, " ")
+/// An untrusted text, bounded and on one line.
+pub(crate) fn printable(text: &str) -> String {
+    bounded(text, 200)
+}
+
+pub(crate) fn bounded(text: &str, characters: usize) -> String {
+    text.chars().take(characters).collect::<String>().replace(char::is_control, " ")
 }
 
 fn descriptor_of(descriptor: lifecycle::Descriptor) -> Descriptor {

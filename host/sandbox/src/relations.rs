@@ -7,7 +7,7 @@ use dovetail_core::change::Operation;
 use dovetail_core::frame::Projection;
 use dovetail_core::schema::{Relation, RelationId};
 
-use crate::interest::{Descriptor, View};
+use crate::interest::View;
 
 /// One table under one definition.
 pub(crate) struct Known {
@@ -42,14 +42,19 @@ pub(crate) struct Relations {
 }
 
 impl Relations {
-    pub(crate) fn index(&mut self, relation: &Arc<Relation>, descriptor: &Descriptor) -> usize {
+    /// `view` is what the plugin gets of a relation that was not met before.
+    pub(crate) fn index(
+        &mut self,
+        relation: &Arc<Relation>,
+        view: impl FnOnce(&Relation) -> Option<View>,
+    ) -> usize {
         let last = self.known.get(self.last);
         if last.is_some_and(|known| Arc::ptr_eq(&known.relation, relation)) {
             return self.last;
         }
         let key = (relation.id, relation.version);
         let index = *self.by_id.entry(key).or_insert_with(|| {
-            let view = descriptor.view(relation);
+            let view = view(relation);
             self.known.push(Known { relation: Arc::clone(relation), view, announced: false });
             self.known.len() - 1
         });

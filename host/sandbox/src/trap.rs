@@ -1,7 +1,7 @@
 //! From the runtime's errors to what they mean.
 
 use crate::error::{Trap, TrapKind};
-use crate::host::Host;
+use crate::host::{Host, TooMuch};
 use crate::wasi::{Denied, Exited};
 
 /// Long enough for a cause and a short backtrace.
@@ -24,6 +24,9 @@ fn kind_of(error: &wasmtime::Error, host: &Host) -> TrapKind {
     }
     if error.downcast_ref::<Denied>().is_some() {
         return TrapKind::Denied;
+    }
+    if error.downcast_ref::<TooMuch>().is_some() {
+        return TrapKind::HostCalls;
     }
     match error.downcast_ref::<Wasm>() {
         Some(Wasm::Interrupt) => TrapKind::Deadline,

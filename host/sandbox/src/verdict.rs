@@ -227,7 +227,9 @@ mod tests {
             }],
         };
         let mut relations = Relations::default();
-        let known = change.relation().map(|relation| relations.index(relation, &descriptor));
+        let known = change
+            .relation()
+            .map(|relation| relations.index(relation, |relation| descriptor.view(relation)));
         let known = known.and_then(|index| relations.get(index));
         let event = Event {
             position: Position::default(),

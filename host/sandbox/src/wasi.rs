@@ -2,7 +2,7 @@
 //!
 //! The standard library of a guest for `wasm32-wasip2` imports a dozen interfaces, used or not. They are here, and empty:
 //! no environment, no arguments, no directories, an input that has ended, a clock that shows the commit time of the
-//! batch, random numbers that its position seeds. What a guest prints is kept in part, for its author. Everything else
+//! batch, random numbers that its position seeds (both real where they are granted). What a guest prints is kept in part, for its author. Everything else
 //! of these interfaces is a trap that names the function. So a guest is deterministic, and has nothing to leak by.
 //!
 //! Why not wasmtime's own implementation, with an empty context: it is 93 crates and six CPU-minutes more to say no in,
@@ -11,7 +11,8 @@
 
 use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{
-    Component, ComponentType, Linker, LinkerInstance, Lower, Resource, ResourceType, Val,
+    Component, ComponentNamedList, ComponentType, Lift, Linker, LinkerInstance, Lower, Resource,
+    ResourceType, Val,
 };
 use wasmtime::{Result, StoreContextMut, bail};
 
@@ -91,7 +92,10 @@ pub(crate) fn link(linker: &mut Linker<Host>, component: &Component) -> Result<(
             match export.ty {
                 ComponentItem::ComponentFunc(_) => link_function(&mut linked, interface, name)?,
                 ComponentItem::Resource(_) => {
-                    linked.resource(name, ResourceType::host::<Handle>(), |_, _| Ok(()))?;
+                    linked.resource(name, ResourceType::host::<Handle>(), |mut caller, _| {
+                        caller.data_mut().drop_handle();
+                        Ok(())
+                    })?;
                 }
                 _ => {}
             }
@@ -102,68 +106,83 @@ pub(crate) fn link(linker: &mut Linker<Host>, component: &Component) -> Result<(
 
 type Caller<'a> = StoreContextMut<'a, Host>;
 
+/// Links one function: counts the call, then answers.
+fn give<P, R>(
+    linked: &mut LinkerInstance<'_, Host>,
+    name: &str,
+    answer: impl Fn(&mut Host, P) -> Result<R> + Send + Sync + 'static,
+) -> Result<()>
+where
+    P: ComponentNamedList + Lift + 'static,
+    R: ComponentNamedList + Lower + 'static,
+{
+    linked.func_wrap(name, move |mut caller: Caller<'_>, parameters: P| {
+        let host = caller.data_mut();
+        host.count_call()?;
+        answer(host, parameters)
+    })
+}
+
 fn link_function(linked: &mut LinkerInstance<'_, Host>, interface: &str, name: &str) -> Result<()> {
     match (interface, name) {
         ("wasi:cli/environment", "get-environment") => {
-            linked.func_wrap(name, |_: Caller<'_>, (): ()| Ok((Vec::<(String, String)>::new(),)))
+            give(linked, name, |_, (): ()| Ok((Vec::<(String, String)>::new(),)))
         }
         ("wasi:cli/environment", "get-arguments") => {
-            linked.func_wrap(name, |_: Caller<'_>, (): ()| Ok((Vec::<String>::new(),)))
+            give(linked, name, |_, (): ()| Ok((Vec::<String>::new(),)))
         }
         ("wasi:cli/environment", "initial-cwd") => {
-            linked.func_wrap(name, |_: Caller<'_>, (): ()| Ok((None::<String>,)))
+            give(linked, name, |_, (): ()| Ok((None::<String>,)))
         }
         ("wasi:cli/exit", _) => linked.func_new(name, |_, _, _, _| Err(Exited.into())),
         ("wasi:cli/stdin", "get-stdin")
         | ("wasi:cli/stdout", "get-stdout")
         | ("wasi:cli/stderr", "get-stderr") => {
-            linked.func_wrap(name, |_: Caller<'_>, (): ()| Ok((Resource::<Handle>::new_own(0),)))
+            give(linked, name, |host, (): ()| Ok((handle(host)?,)))
         }
         (
             "wasi:cli/terminal-stdin" | "wasi:cli/terminal-stdout" | "wasi:cli/terminal-stderr",
             _,
-        ) => linked.func_wrap(name, |_: Caller<'_>, (): ()| Ok((None::<Resource<Handle>>,))),
+        ) => give(linked, name, |_, (): ()| Ok((None::<Resource<Handle>>,))),
         ("wasi:clocks/monotonic-clock", "now") => {
-            linked.func_wrap(name, |caller: Caller<'_>, (): ()| {
-                let micros = caller.data().clock_micros.max(0).unsigned_abs();
-                Ok((micros.saturating_mul(1_000),))
-            })
+            give(linked, name, |host, (): ()| Ok((host.now_micros().saturating_mul(1_000),)))
         }
         ("wasi:clocks/wall-clock", "now") => linked.func_new(name, wall_clock_now),
-        ("wasi:filesystem/preopens", "get-directories") => linked
-            .func_wrap(name, |_: Caller<'_>, (): ()| {
-                Ok((Vec::<(Resource<Handle>, String)>::new(),))
-            }),
+        ("wasi:filesystem/preopens", "get-directories") => {
+            give(linked, name, |_, (): ()| Ok((Vec::<(Resource<Handle>, String)>::new(),)))
+        }
         // The only things to wait for are streams, since clocks give no pollables; and those are always ready.
         ("wasi:io/poll", "[method]pollable.ready") => {
-            linked.func_wrap(name, |_: Caller<'_>, (_,): (Resource<Handle>,)| Ok((true,)))
+            give(linked, name, |_, (_,): (Resource<Handle>,)| Ok((true,)))
         }
         ("wasi:io/poll", "[method]pollable.block") => {
-            linked.func_wrap(name, |_: Caller<'_>, (_,): (Resource<Handle>,)| Ok(()))
+            give(linked, name, |_, (_,): (Resource<Handle>,)| Ok(()))
         }
         ("wasi:io/poll", "poll") => {
-            linked.func_wrap(name, |_: Caller<'_>, (pollables,): (Vec<Resource<Handle>>,)| {
+            give(linked, name, |_, (pollables,): (Vec<Resource<Handle>>,)| {
                 Ok(((0..).zip(pollables).map(|(index, _)| index).collect::<Vec<u32>>(),))
             })
         }
         ("wasi:io/streams", _) => link_stream(linked, name),
         ("wasi:random/random", "get-random-u64")
-        | ("wasi:random/insecure", "get-insecure-random-u64") => linked
-            .func_wrap(name, |mut caller: Caller<'_>, (): ()| {
-                Ok((caller.data_mut().random.next(),))
-            }),
+        | ("wasi:random/insecure", "get-insecure-random-u64") => {
+            give(linked, name, |host, (): ()| Ok((host.random_word()?,)))
+        }
         ("wasi:random/random", "get-random-bytes")
         | ("wasi:random/insecure", "get-insecure-random-bytes") => {
-            linked.func_wrap(name, random_bytes)
+            give(linked, name, |host, (length,): (u64,)| Ok((random_bytes(host, length)?,)))
         }
         ("wasi:random/insecure-seed", _) => {
-            linked.func_wrap(name, |mut caller: Caller<'_>, (): ()| {
-                let random = &mut caller.data_mut().random;
-                Ok(((random.next(), random.next()),))
-            })
+            give(linked, name, |host, (): ()| Ok(((host.random_word()?, host.random_word()?),)))
         }
         _ => link_denied(linked, interface, name),
     }
+}
+
+/// A handle of the host costs it memory that is no part of the guest's, so they are counted.
+fn handle(host: &mut Host) -> Result<Resource<Handle>> {
+    host.count_handle()?;
+    Ok(Resource::new_own(0))
 }
 
 fn link_denied(linked: &mut LinkerInstance<'_, Host>, interface: &str, name: &str) -> Result<()> {
@@ -173,25 +192,25 @@ fn link_denied(linked: &mut LinkerInstance<'_, Host>, interface: &str, name: &st
 
 fn link_stream(linked: &mut LinkerInstance<'_, Host>, name: &str) -> Result<()> {
     match name {
-        "[method]output-stream.check-write" => linked
-            .func_wrap(name, |_: Caller<'_>, (_,): (Resource<Handle>,)| {
+        "[method]output-stream.check-write" => {
+            give(linked, name, |_, (_,): (Resource<Handle>,)| {
                 Ok((Ok::<u64, StreamError>(WRITE_BYTES),))
-            }),
-        "[method]output-stream.write" | "[method]output-stream.blocking-write-and-flush" => linked
-            .func_wrap(name, |mut caller: Caller<'_>, (_, bytes): (Resource<Handle>, Vec<u8>)| {
-                caller.data_mut().print(&bytes);
+            })
+        }
+        "[method]output-stream.write" | "[method]output-stream.blocking-write-and-flush" => {
+            give(linked, name, |host, (_, bytes): (Resource<Handle>, Vec<u8>)| {
+                host.print(&bytes);
                 Ok((Ok::<(), StreamError>(()),))
-            }),
-        "[method]output-stream.flush" | "[method]output-stream.blocking-flush" => linked
-            .func_wrap(name, |_: Caller<'_>, (_,): (Resource<Handle>,)| {
-                Ok((Ok::<(), StreamError>(()),))
-            }),
-        "[method]output-stream.subscribe" | "[method]input-stream.subscribe" => linked
-            .func_wrap(name, |_: Caller<'_>, (_,): (Resource<Handle>,)| {
-                Ok((Resource::<Handle>::new_own(0),))
-            }),
+            })
+        }
+        "[method]output-stream.flush" | "[method]output-stream.blocking-flush" => {
+            give(linked, name, |_, (_,): (Resource<Handle>,)| Ok((Ok::<(), StreamError>(()),)))
+        }
+        "[method]output-stream.subscribe" | "[method]input-stream.subscribe" => {
+            give(linked, name, |host, (_,): (Resource<Handle>,)| Ok((handle(host)?,)))
+        }
         "[method]input-stream.read" | "[method]input-stream.blocking-read" => {
-            linked.func_wrap(name, |_: Caller<'_>, (_, _): (Resource<Handle>, u64)| {
+            give(linked, name, |_, (_, _): (Resource<Handle>, u64)| {
                 Ok((Err::<Vec<u8>, StreamError>(StreamError::Closed),))
             })
         }
@@ -206,12 +225,14 @@ fn set(results: &mut [Val], value: Val) -> Result<()> {
 }
 
 fn wall_clock_now(
-    caller: Caller<'_>,
+    mut caller: Caller<'_>,
     _: wasmtime::component::types::ComponentFunc,
     _: &[Val],
     results: &mut [Val],
 ) -> Result<()> {
-    let micros = caller.data().clock_micros.max(0).unsigned_abs();
+    let host = caller.data_mut();
+    host.count_call()?;
+    let micros = host.now_micros();
     let nanoseconds = u32::try_from(micros % 1_000_000 * 1_000)?;
     let now = vec![
         ("seconds".to_owned(), Val::U64(micros / 1_000_000)),
@@ -220,14 +241,15 @@ fn wall_clock_now(
     set(results, Val::Record(now))
 }
 
-fn random_bytes(mut caller: Caller<'_>, (length,): (u64,)) -> Result<(Vec<u8>,)> {
+fn random_bytes(host: &mut Host, length: u64) -> Result<Vec<u8>> {
     if length > RANDOM_BYTES_MAX {
         return Err(Denied("get-random-bytes for more than 4,096 bytes".into()).into());
     }
-    let random = &mut caller.data_mut().random;
     let length = usize::try_from(length)?;
-    let words = length.div_ceil(8);
-    let mut bytes: Vec<u8> = (0..words).flat_map(|_| random.next().to_le_bytes()).collect();
+    let mut bytes = Vec::with_capacity(length);
+    while bytes.len() < length {
+        bytes.extend(host.random_word()?.to_le_bytes());
+    }
     bytes.truncate(length);
-    Ok((bytes,))
+    Ok(bytes)
 }

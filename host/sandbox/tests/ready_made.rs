@@ -7,11 +7,11 @@ use std::sync::Arc;
 use dovetail_core::change::{Change, Operation};
 use dovetail_core::outcome::{Cell, Outcome};
 use dovetail_core::value::{Row, Value};
-use dovetail_sandbox::{CallError, Plugin, Refusal};
+use dovetail_sandbox::{CallError, Grants, Plugin, Refusal};
 use support::{event, guest, inserts, limits, ready_made, refs, sandbox, user, users};
 
 fn load_mask(config: &str) -> Result<Plugin, Refusal> {
-    sandbox().load(&ready_made("mask"), limits(), config)
+    sandbox().load(&ready_made("mask"), limits(), &Grants::all_rows(), config)
 }
 
 #[test]
@@ -53,14 +53,17 @@ fn mask_and_its_typed_twin_have_one_meaning() {
         r#"{"columns": {"public.users.balance": {"truncate": 1}}}"#,
     ] {
         let events = inserts(&users(), 20);
-        let outcomes = [load_mask(config), sandbox().load(&twin, limits(), config)].map(|plugin| {
-            let mut instance = plugin.expect("valid").instantiate(0, 1).expect("starts");
-            instance.process(1, &refs(&events))
-        });
+        let outcomes =
+            [load_mask(config), sandbox().load(&twin, limits(), &Grants::all_rows(), config)].map(
+                |plugin| {
+                    let mut instance = plugin.expect("valid").instantiate(0, 1).expect("starts");
+                    instance.process(1, &refs(&events))
+                },
+            );
         let [packed, typed] = outcomes;
         assert_eq!(packed, typed, "{config}");
     }
-    let refusals = [load_mask("{}"), sandbox().load(&twin, limits(), "{}")]
+    let refusals = [load_mask("{}"), sandbox().load(&twin, limits(), &Grants::all_rows(), "{}")]
         .map(|refused| refused.expect_err("names no columns").to_string());
     assert_eq!(refusals[0], refusals[1]);
 }

@@ -138,7 +138,9 @@ impl Setup {
 
     /// Sends every change through a plugin.
     pub fn plugin(mut self, name: &str, file: &Path, config: Value) -> Self {
-        let plugin = json!({ "name": name, "file": file, "config": config });
+        let rows = json!([{ "tables": ["*"], "columns": "all", "operations": "all" }]);
+        let grants = json!({ "rows": rows });
+        let plugin = json!({ "name": name, "file": file, "config": config, "grants": grants });
         match self.configuration.get_mut("plugins") {
             Some(Value::Array(plugins)) => plugins.push(plugin),
             _ => self.change("/plugins", json!([plugin])),

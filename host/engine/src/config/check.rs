@@ -4,6 +4,8 @@ use std::num::{NonZeroU16, NonZeroU32};
 use std::ops::RangeInclusive;
 use std::path::Path;
 
+use dovetail_sandbox::Compiler;
+
 use super::environment::Environment;
 use super::field::{Field, Reader, Section};
 use super::problem::{Place, Problems};
@@ -81,6 +83,7 @@ fn pipeline(field: &Field<'_>, reader: &mut Reader<'_>, directory: &Path) -> Opt
         deliver: deliver?,
         state: state?,
         spool: spool?,
+        compiler: Compiler::InProcess,
     })
 }
 

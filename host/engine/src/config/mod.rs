@@ -6,6 +6,7 @@
 mod check;
 mod environment;
 mod field;
+mod grant;
 mod mysql;
 mod outlet;
 mod plugin;
@@ -27,8 +28,10 @@ use std::time::Duration;
 
 use dovetail_core::schema::TableName;
 use dovetail_core::seam::Mode;
+use dovetail_sandbox::{Compiler, Grants};
 
 pub use environment::Environment;
+pub(crate) use plugin::{BATCH_TIMEOUT, MEMORY_BYTES};
 pub(crate) use problem::nearest;
 pub use problem::{Place, Problem, Problems};
 
@@ -88,6 +91,8 @@ pub struct Pipeline {
     pub state: PathBuf,
     /// `None`: the log is read when it is streamed, and the server has to keep it for as long as a scan takes.
     pub spool: Option<Spool>,
+    /// Where plugins are compiled. No file says so: a program that can be its own compiler does.
+    pub compiler: Compiler,
 }
 
 /// A secret. `Debug` hides it; only the code that sends it to its server reads it.
@@ -303,6 +308,7 @@ pub struct Plugin {
     pub file: PathBuf,
     /// A JSON document for the plugin's `init`. May hold secrets (a salt, a token): `Debug` hides it.
     pub config: String,
+    pub grants: Grants,
     pub on_failure: OnFailure,
     pub memory_bytes_max: u64,
     pub batch_timeout: Duration,

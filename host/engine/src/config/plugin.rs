@@ -7,18 +7,19 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
+use dovetail_sandbox::Grants;
 use serde_json::{Map, Number, Value};
 
 use super::field::{Field, Reader, Section};
 use super::tree::{Content, Scalar};
-use super::{OnFailure, Plugin, quantity};
+use super::{OnFailure, Plugin, grant, quantity};
 
 /// Holds Rust and C guests with their working set many times over; JavaScript and Python need 256 MiB.
-const MEMORY_BYTES: u64 = 64 << 20;
+pub(crate) const MEMORY_BYTES: u64 = 64 << 20;
 /// A 32-bit guest can address no more, and needs a page to start with.
 const MEMORY_BOUNDS: std::ops::RangeInclusive<u64> = 64 << 10..=4 << 30;
 /// A batch of 512 events takes well below a millisecond; a thousand times that is a loop.
-const BATCH_TIMEOUT: Duration = Duration::from_secs(1);
+pub(crate) const BATCH_TIMEOUT: Duration = Duration::from_secs(1);
 /// The sandbox looks at its clock every 10 ms.
 const BATCH_TIMEOUT_BOUNDS: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(10)..=Duration::from_secs(3600);
@@ -81,12 +82,17 @@ fn one(field: &Field<'_>, reader: &mut Reader<'_>, directory: &Path) -> Option<P
         Some(field) => limits(&field, reader),
         None => Some((MEMORY_BYTES, BATCH_TIMEOUT)),
     };
+    let grants = match section.optional("grants") {
+        Some(field) => grant::check(&field, reader),
+        None => Some(Grants::default()),
+    };
     section.finish(reader);
     let (memory_bytes_max, batch_timeout) = limits?;
     Some(Plugin {
         name: name?,
         file: file?,
         config: config?,
+        grants: grants?,
         on_failure: on_failure?,
         memory_bytes_max,
         batch_timeout,

@@ -5,6 +5,14 @@
 //! same events are handed to a fresh one, byte for byte, and when that fails too they are halved until the guilty event
 //! stands alone. Its neighbours pass; for itself the plugin's policy decides.
 //!
+//! Every failed call may have taken the plugin's whole time, so there are few: two for the events as a whole, one for each
+//! half, and two again for an event that stands alone, because what is decided then is not taken back. A guilty event
+//! among 512 costs twelve.
+//!
+//! What is not the fault of one event is not blamed on one: a plugin that does not start, that says that an operator must act,
+//! or that still asks to be called again after its time, halts the pipeline whatever its policy. Skipping would leave out every event that is
+//! to come.
+//!
 //! An emission goes straight to the outlets: the plugins behind see only events of the source.
 
 use std::thread;
@@ -13,7 +21,7 @@ use std::time::Duration;
 use dovetail_core::change::Event;
 use dovetail_core::outcome::{Body, FailureClass, Outcome, Record};
 use dovetail_core::position::Position;
-use dovetail_sandbox::{CallError, Instance, Level, Log};
+use dovetail_sandbox::{CallError, Instance, Level, Log, Trap};
 use tracing::{debug, error, info, trace, warn};
 
 use super::load::Loaded;
@@ -27,6 +35,9 @@ const RETRIES_MAX: u32 = 12;
 /// The pause for a plugin that names none.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
+/// Of a plugin's own words. An author is told that they reach logs and screens, and that values do not belong there.
+const REASON_CHARACTERS: usize = 300;
+
 /// A plugin may ask for a pause, but not put a lane to sleep.
 const RETRY_DELAY_MAX: Duration = Duration::from_secs(5);
 
@@ -34,12 +45,14 @@ const RETRY_DELAY_MAX: Duration = Duration::from_secs(5);
 #[derive(Debug, thiserror::Error)]
 #[error(
     "plugin {plugin} could not handle the change at {position} ({reason}); repair the plugin or its configuration and \
-     start again, or set `on_failure: skip` to leave such changes out"
+     start again{policy}"
 )]
 pub struct Halt {
     pub plugin: String,
     pub position: Position,
     pub reason: String,
+    /// Advice, where another policy would have gone on.
+    policy: &'static str,
 }
 
 /// The chain of one lane. Has its own instance of every plugin.
@@ -73,7 +86,7 @@ pub(super) struct Stage {
     lanes: u16,
     /// Counts the calls that succeeded; what is called again keeps its number.
     sequence: u64,
-    /// None before the first call and after a failed one.
+    /// None before the first call, after a failed one, and when it was worn.
     instance: Option<Instance>,
 }
 
@@ -107,34 +120,64 @@ impl Stage {
 
     /// One outcome for each event, whatever it takes.
     fn judge(&mut self, events: &[&Event]) -> Result<Vec<Outcome>, Halt> {
-        // The second call is the same input on a fresh instance: what only the instance's past caused is gone.
-        let error = match self.call(events).or_else(|_| self.call(events)) {
-            Ok(outcomes) => return Ok(outcomes),
-            Err(error) => error,
-        };
-        match events {
-            [] => Ok(Vec::new()),
-            [event] => self.give_up(event, error.to_string()).map(|outcome| vec![outcome]),
-            many => {
-                let (left, right) = many.split_at(many.len() / 2);
-                let mut outcomes = self.judge(left)?;
-                outcomes.extend(self.judge(right)?);
-                Ok(outcomes)
-            }
+        match self.attempt(events)? {
+            Ok(outcomes) => Ok(outcomes),
+            // What only the instance's past caused is gone on a fresh one.
+            Err(CallError::Trap(_) | CallError::Contract(_)) => self.isolate(events),
+            Err(_) => self.halve(events),
         }
+    }
+
+    /// The events are called once; where that fails, and they are more than one, each half for itself.
+    fn isolate(&mut self, events: &[&Event]) -> Result<Vec<Outcome>, Halt> {
+        match (self.attempt(events)?, events) {
+            (Ok(outcomes), _) => Ok(outcomes),
+            (Err(_), [event]) => match self.attempt(events)? {
+                Ok(outcomes) => Ok(outcomes),
+                Err(error) => self.give_up(event, error.to_string()).map(|outcome| vec![outcome]),
+            },
+            (Err(_), many) => self.halve(many),
+        }
+    }
+
+    fn halve(&mut self, events: &[&Event]) -> Result<Vec<Outcome>, Halt> {
+        let (left, right) = events.split_at(events.len() / 2);
+        let mut outcomes = Vec::with_capacity(events.len());
+        for half in [left, right].into_iter().filter(|half| !half.is_empty()) {
+            outcomes.extend(self.isolate(half)?);
+        }
+        Ok(outcomes)
+    }
+
+    /// A call, whose failure may be that of an event.
+    fn attempt(&mut self, events: &[&Event]) -> Result<Result<Vec<Outcome>, CallError>, Halt> {
+        let reason = match self.call(events) {
+            Err(CallError::Fatal(words)) => words,
+            Err(CallError::Trap(trap)) if trap.function == Trap::INIT => {
+                CallError::Trap(trap).to_string()
+            }
+            Err(CallError::Retry(_)) => {
+                format!("still asks to be called again after {RETRIES_MAX} times")
+            }
+            called => return Ok(called),
+        };
+        let position = events.first().map(|event| event.position).unwrap_or_default();
+        let reason: String = reason.chars().take(REASON_CHARACTERS).collect();
+        let reason = reason.replace(char::is_control, " ");
+        Err(Halt { plugin: self.plugin.name().to_owned(), position, reason, policy: "" })
     }
 
     fn call(&mut self, events: &[&Event]) -> Result<Vec<Outcome>, CallError> {
         for _ in 0..RETRIES_MAX {
             let mut instance = match self.instance.take() {
                 Some(instance) => instance,
-                None => self.plugin.instantiate(self.lane, self.lanes)?,
+                None => self.instantiate()?,
             };
             let result = instance.process(self.sequence, events);
             self.write_log(instance.take_log());
             match result {
                 Ok(outcomes) => {
-                    self.instance = Some(instance);
+                    self.instance = Some(instance).filter(|instance| !instance.is_worn());
                     return Ok(outcomes);
                 }
                 Err(CallError::Retry(delay_ms)) => {
@@ -146,6 +189,12 @@ impl Stage {
             }
         }
         Err(CallError::Retry(None))
+    }
+
+    /// Once more where it fails: a machine that is busy enough lets a plugin miss its deadline.
+    fn instantiate(&self) -> Result<Instance, CallError> {
+        let instantiate = || self.plugin.instantiate(self.lane, self.lanes);
+        instantiate().or_else(|_| instantiate())
     }
 
     fn write_log(&self, log: Log) {
@@ -213,7 +262,10 @@ impl Stage {
     fn give_up(&self, event: &Event, reason: String) -> Result<Outcome, Halt> {
         let plugin = self.plugin.name().to_owned();
         match self.plugin.on_failure() {
-            OnFailure::Halt => Err(Halt { plugin, position: event.position, reason }),
+            OnFailure::Halt => {
+                let policy = ", or set `on_failure: skip` to leave such changes out";
+                Err(Halt { plugin, position: event.position, reason, policy })
+            }
             OnFailure::Skip => {
                 warn!(plugin, position = %event.position, reason, "left a change out");
                 Ok(Outcome::Drop)

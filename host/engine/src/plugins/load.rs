@@ -4,17 +4,22 @@ use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use dovetail_sandbox::{CallError, EngineOptions, Instance, Limits, Plugin, Sandbox};
+use dovetail_sandbox::{
+    CallError, Compiler, ComponentLimits, EngineOptions, Instance, Limits, Plugin, Sandbox,
+};
 use tracing::info;
 
 use super::chain::{Chain, Stage};
 use crate::config::{self, OnFailure};
 
-/// Interpreters compiled to Wasm have up to 20 MB; what is larger is a mistake or an attack.
-const COMPONENT_BYTES_MAX: usize = 64 << 20;
-
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
+    #[error("{} is refused", .file.display())]
+    File {
+        file: PathBuf,
+        #[source]
+        source: dovetail_sandbox::Refusal,
+    },
     #[error("start the sandbox")]
     Sandbox(#[from] dovetail_sandbox::SetupError),
     #[error("plugin {name} ({}) is refused", .file.display())]
@@ -43,13 +48,19 @@ impl Plugins {
     ///
     /// # Errors
     /// When a file cannot be read or is not a plugin; the error says what its author can do.
-    pub fn load(plugins: &[config::Plugin], cache: &Path, targets: u16) -> Result<Self, LoadError> {
+    pub fn load(
+        plugins: &[config::Plugin],
+        compiler: &Compiler,
+        cache: &Path,
+        targets: u16,
+    ) -> Result<Self, LoadError> {
         if plugins.is_empty() {
             return Ok(Self { loaded: Vec::new() });
         }
         let options = EngineOptions {
             cache_dir: Some(cache.to_owned()),
-            component_bytes: COMPONENT_BYTES_MAX,
+            component: ComponentLimits::usual(),
+            compiler: compiler.clone(),
         };
         let sandbox = Sandbox::new(options)?;
         let loaded = plugins.iter().map(|plugin| Loaded::load(&sandbox, plugin, targets));
@@ -74,9 +85,10 @@ impl Loaded {
             config.batch_timeout,
             targets,
         );
-        let plugin = sandbox.load_file(file, limits, &config.config).map_err(|source| {
-            LoadError::Refused { name: name.clone(), file: file.clone(), source }
-        })?;
+        let plugin =
+            sandbox.load_file(file, limits, &config.grants, &config.config).map_err(|source| {
+                LoadError::Refused { name: name.clone(), file: file.clone(), source }
+            })?;
         info!(plugin = name, digest = plugin.digest(), "plugin loaded");
         Ok(Self { plugin, config: Arc::new(config.clone()) })
     }

@@ -11,7 +11,9 @@ use dovetail_core::change::{Change, Event, Xid};
 use dovetail_core::position::{Lsn, Position};
 use dovetail_core::schema::{Column, Initial, Kind, Relation, RelationId, TableName};
 use dovetail_core::value::{Row, Text, Value};
-use dovetail_sandbox::{EngineOptions, Limits, Plugin, Refusal, Sandbox};
+use dovetail_sandbox::{
+    Compiler, ComponentLimits, EngineOptions, Grants, Limits, Plugin, Refusal, Sandbox,
+};
 
 const TARGET: &str = "wasm32-wasip2";
 
@@ -62,10 +64,16 @@ pub(crate) fn ready_made(name: &str) -> Vec<u8> {
 
 pub(crate) fn sandbox() -> &'static Sandbox {
     static SANDBOX: OnceLock<Sandbox> = OnceLock::new();
-    SANDBOX.get_or_init(|| {
-        let options = EngineOptions { cache_dir: None, component_bytes: 64 << 20 };
-        Sandbox::new(options).expect("the engine's configuration is a constant")
-    })
+    SANDBOX.get_or_init(|| sandbox_with(None))
+}
+
+pub(crate) fn sandbox_with(cache_dir: Option<PathBuf>) -> Sandbox {
+    Sandbox::new(options(cache_dir)).expect("the engine's configuration is a constant")
+}
+
+pub(crate) fn options(cache_dir: Option<PathBuf>) -> EngineOptions {
+    let component = ComponentLimits::usual();
+    EngineOptions { cache_dir, component, compiler: Compiler::InProcess }
 }
 
 pub(crate) fn limits() -> Limits {
@@ -76,8 +84,12 @@ pub(crate) fn load(guest_name: &str, config: &str) -> Plugin {
     try_load(guest_name, limits(), config).expect("guest loads")
 }
 
+pub(crate) fn load_granted(guest_name: &str, grants: &Grants, config: &str) -> Plugin {
+    sandbox().load(&guest(guest_name), limits(), grants, config).expect("guest loads")
+}
+
 pub(crate) fn try_load(guest_name: &str, limits: Limits, config: &str) -> Result<Plugin, Refusal> {
-    sandbox().load(&guest(guest_name), limits, config)
+    sandbox().load(&guest(guest_name), limits, &Grants::all_rows(), config)
 }
 
 fn column(name: &str, type_name: &str, kind: Kind) -> Column {

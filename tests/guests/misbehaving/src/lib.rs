@@ -1,4 +1,4 @@
-//! Does what its configuration says, which is always wrong somehow.
+//! Does what its configuration says, which is always wrong somehow, in one call; the others are honest.
 
 wit_bindgen::generate!({ path: "../../../wit/0.1.0", world: "transform-packed" });
 
@@ -13,6 +13,9 @@ thread_local! {
     static CONFIG: RefCell<String> = const { RefCell::new(String::new()) };
     static CALLS: RefCell<u32> = const { RefCell::new(0) };
 }
+
+/// The call of this sequence goes wrong, the others do not: so one can see that a lane goes on.
+const GUILTY: u64 = 13;
 
 struct Misbehaving;
 
@@ -82,6 +85,15 @@ impl lifecycle::Guest for Misbehaving {
     }
 }
 
+/// What cannot even be shown.
+struct Panics;
+
+impl std::fmt::Display for Panics {
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        panic!("in the middle of a panic")
+    }
+}
+
 /// A reply that passes so many events.
 fn passes(count: u32) -> Vec<u8> {
     let mut reply = b"DOVR".to_vec();
@@ -100,6 +112,14 @@ impl packed::Guest for Misbehaving {
         });
         let rows = u32::from_le_bytes([frame[8], frame[9], frame[10], frame[11]]);
         let config = CONFIG.with(|config| config.borrow().clone());
+        if config == "leak" {
+            std::mem::forget(std::hint::black_box(vec![1_u8; 1 << 20]));
+        }
+        let sequence = u64::from_le_bytes(frame[24..32].try_into().expect("eight bytes"));
+        let counts = matches!(config.as_str(), "count calls" | "panic in the second call");
+        if sequence != GUILTY && !counts {
+            return Ok(passes(rows));
+        }
         match config.as_str() {
             "spin" => spin(),
             "recurse" => return Ok(vec![recurse(0) as u8]),
@@ -108,10 +128,17 @@ impl packed::Guest for Misbehaving {
             "panic" => panic!("secret value 4711"),
             "panic in the second call" if calls == 2 => panic!("second call"),
             "panic at length" => panic!("{}", "x".repeat(10 << 20)),
+            "panic while panicking" => panic!("{}", Panics),
             "exit" => std::process::exit(0),
             "sleep" => std::thread::sleep(std::time::Duration::from_secs(3_600)),
             "open a file" => {
                 let opened = std::fs::read("/etc/passwd").is_ok();
+                return Err(CallError::Fatal(format!("opened: {opened}")));
+            }
+            "open /proc/self" => {
+                let files = ["environ", "cmdline", "maps", "mem", "cwd", "root", "fd/0"];
+                let opened = |name: &&&str| std::fs::File::open(format!("/proc/self/{name}")).is_ok();
+                let opened = files.iter().filter(opened).count();
                 return Err(CallError::Fatal(format!("opened: {opened}")));
             }
             "look around" => {
@@ -150,8 +177,8 @@ impl packed::Guest for Misbehaving {
                     log(Level::Info, &"y".repeat(10_000));
                 }
             }
-            "flood with empty lines" => {
-                for _ in 0..100_000 {
+            "flood with short lines" => {
+                for _ in 0..50_000 {
                     log(Level::Info, "a");
                 }
             }
