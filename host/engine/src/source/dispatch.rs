@@ -37,7 +37,7 @@ impl Source {
     pub async fn connect(config: &config::Source, notes: &Notes) -> Result<Self, Failure> {
         match config {
             config::Source::Postgres(config) => {
-                Ok(Self::Postgres(postgres::source::Source::connect(config).await?))
+                Ok(Self::Postgres(postgres::source::Source::connect(config, notes).await?))
             }
             config::Source::MySql(config) => {
                 Ok(Self::MySql(mysql::source::Source::connect(config, notes).await?))
@@ -159,8 +159,16 @@ impl Source {
     /// leaves what was saved before.
     pub fn note(&self, at: Lsn) -> Option<String> {
         match self {
-            Self::Postgres(_) => None,
+            Self::Postgres(source) => source.note(at),
             Self::MySql(source) => source.note(at),
+        }
+    }
+
+    /// What has to take the place of the newest note before anything is read.
+    pub fn renewed_note(&self) -> Option<String> {
+        match self {
+            Self::Postgres(source) => source.renewed_note(),
+            Self::MySql(_) => None,
         }
     }
 
