@@ -14,7 +14,7 @@ use std::fmt;
 
 use dovetail_core::lane;
 use dovetail_core::position::Lsn;
-use dovetail_core::seam::Start;
+use dovetail_core::seam::{Pin, Start};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -23,6 +23,7 @@ use crate::config::{self, Pipeline, SnapshotMode};
 use crate::delivery::{self, Targets};
 use crate::driver::{Driver, Parts};
 use crate::error::Error;
+use crate::gaps;
 use crate::lanes::Lanes;
 use crate::origin::Origin;
 use crate::outlet::{Durable, Outlet};
@@ -42,7 +43,8 @@ pub enum Until {
     CaughtUp,
 }
 
-/// Runs a pipeline until it is told to stop, has caught up, or fails.
+/// Runs a pipeline until it is told to stop, has caught up, or fails. `accepted` is the number of a gap that an operator
+/// accepts.
 ///
 /// # Errors
 /// Definite ones at once; transient ones only before the pipeline has ever streamed, so that a wrong address shows at
@@ -50,10 +52,15 @@ pub enum Until {
 pub async fn run(
     config: &Pipeline,
     until: Until,
+    accepted: Option<i64>,
     stop: &CancellationToken,
     progress: &Progress,
 ) -> Result<(), Error> {
     let plugins = load(config)?;
+    if let Some(gap) = accepted {
+        state::accept_gap(&config.state, &config.name, gap).await?;
+        info!(gap, "the gap is accepted, all tables are scanned again");
+    }
     let mut backoff = Backoff::default();
     let mode = config.snapshot.mode;
     let mut attempt =
@@ -65,7 +72,9 @@ pub async fn run(
             Ok(()) | Err(Error::Stopped) => return Ok(()),
             // To give up the wait for running transactions is what `pin_timeout` asks for.
             Err(error @ Error::Pin(_)) => return Err(error),
-            Err(error) if !attempt.began || !error.is_transient() => return Err(error),
+            Err(error) if !attempt.began || !error.is_transient() => {
+                return Err(attempt.gap_behind(error).await);
+            }
             Err(error) => error,
         };
         let pause = backoff.next(spread());
@@ -119,6 +128,17 @@ impl Attempt<'_> {
         }
         ended
     }
+
+    /// A log that cannot be streamed any more may be gone, and then it is written down before the process ends.
+    async fn gap_behind(&mut self, error: Error) -> Error {
+        if !matches!(error, Error::Stream(_)) {
+            return error;
+        }
+        match Begun::of(self.config, self.mode, &mut self.began).await {
+            Err(gap @ Error::Gap { .. }) => gap,
+            _ => error,
+        }
+    }
 }
 
 /// The ends of the path, reached: source, state and outlets.
@@ -141,12 +161,17 @@ impl Begun {
         if *store.notes() != notes {
             return Err(state::Error::Changed { path: config.state.clone() }.into());
         }
-        preflight(mode, &source, &store).await?;
+        let ready = match preflight(mode, &source, &store).await {
+            Err(Error::NotReady(errors)) if matches!(store.record().pin, Pin::At(_)) => {
+                Err(Error::NotReady(errors))
+            }
+            ready => Ok(ready?),
+        };
         store.keep_outlets(kinds(config)).await?;
-        let targets = open_targets(config, &origin).await?;
+        let targets = open_targets(config, &origin, store.record().is_given_up()).await?;
         *reached = true;
         let (recorded, proof) = targets.recorded(store.record().checkpoint);
-        let start = source.start(mode, recorded).await?;
+        let start = gaps::look(config, &mut source, &mut store, (mode, recorded), ready).await?;
         Ok(Self { source, store, targets, start, proof })
     }
 }
@@ -165,8 +190,9 @@ pub async fn check(config: &Pipeline) -> Result<Report, Error> {
     load(config)?;
     let content = state::read(&config.state).await?;
     let source = Source::connect(&config.source, &notes(content.as_ref())).await?;
-    let record = content.map(|content| content.record).unwrap_or_default();
-    let findings = source.findings(&record, config.snapshot.mode).await?;
+    let (record, gaps) = content.map(|it| (it.record, it.gaps)).unwrap_or_default();
+    let mut findings = source.findings(&record, config.snapshot.mode).await?;
+    findings.extend(gaps::findings(&gaps));
     Ok(Report { pipeline: config.name.clone(), findings })
 }
 
@@ -218,11 +244,16 @@ fn kinds(config: &Pipeline) -> BTreeMap<String, String> {
     config.deliver.iter().map(|name| (name.clone(), kind(name).to_owned())).collect()
 }
 
-async fn open_targets(config: &Pipeline, origin: &Origin) -> Result<Targets, Error> {
+/// `anew`: what they recorded is of a log that was given up.
+async fn open_targets(config: &Pipeline, origin: &Origin, anew: bool) -> Result<Targets, Error> {
     let mut outlets = Vec::with_capacity(config.deliver.len());
     for (target, name) in (0..).zip(&config.deliver) {
+        let failed = |source| Error::Outlet { name: name.clone(), source };
         let opened = Outlet::open(config.outlet(name), origin, target).await;
-        let outlet = opened.map_err(|source| Error::Outlet { name: name.clone(), source })?;
+        let mut outlet = opened.map_err(failed)?;
+        if anew {
+            outlet.forget().await.map_err(failed)?;
+        }
         outlets.push((name.clone(), outlet));
     }
     Ok(Targets::new(outlets))

@@ -22,6 +22,8 @@ pub struct Status {
     pub checkpoint: Option<String>,
     /// Whether the hand-over from scan to stream is complete.
     pub finished: bool,
+    /// Numbers of gaps that nobody has accepted or mended.
+    pub open_gaps: Vec<i64>,
     /// The configured tables, then those that the state still knows.
     pub tables: Vec<Table>,
 }
@@ -85,6 +87,7 @@ impl Status {
             pin: pin.as_ref().map(Lsn::to_string),
             checkpoint: record.checkpoint.as_ref().map(Lsn::to_string),
             finished: record.finished,
+            open_gaps: content.iter().flat_map(|content| open_gaps(content)).collect(),
             tables: configured.iter().chain(others).map(table).collect(),
         }
     }
@@ -94,6 +97,10 @@ impl Status {
         let json = serde_json::to_string(self).expect("texts, numbers and lists have a JSON form");
         format!("{json}\n")
     }
+}
+
+fn open_gaps(content: &Content) -> impl Iterator<Item = i64> {
+    content.gaps.iter().filter(|gap| gap.is_open()).map(|gap| gap.id)
 }
 
 impl fmt::Display for Status {
@@ -113,6 +120,10 @@ impl fmt::Display for Status {
         writeln!(f, "pin         {}", or_none(&self.pin))?;
         writeln!(f, "checkpoint  {}", or_none(&self.checkpoint))?;
         writeln!(f, "hand-over   {}", if self.finished { "finished" } else { "not finished" })?;
+        if !self.open_gaps.is_empty() {
+            let numbers: Vec<_> = self.open_gaps.iter().map(i64::to_string).collect();
+            writeln!(f, "open gaps   {} (`dovetail gaps` says more)", numbers.join(", "))?;
+        }
         writeln!(f, "scanned     {done} of {} tables", self.tables.len())?;
         for Table { table, scan, attempts, configured } in &self.tables {
             let state = match scan {
@@ -176,13 +187,12 @@ mod tests {
             database: "d".into(),
         };
         let origin = Origin { pipeline: "shop".into(), source };
-        let json =
-            Status::new(&pipeline(), Some(&Content { origin, record, notes: Notes::default() }))
-                .to_json();
+        let content = Content { origin, record, notes: Notes::default(), gaps: Vec::new() };
+        let json = Status::new(&pipeline(), Some(&content)).to_json();
         assert_eq!(
             json,
             concat!(
-                r#"{"pipeline":"shop","source":{"system":"7","database":"d"},"pin":"1/10","checkpoint":"1/20","finished":false,"tables":["#,
+                r#"{"pipeline":"shop","source":{"system":"7","database":"d"},"pin":"1/10","checkpoint":"1/20","finished":false,"open_gaps":[],"tables":["#,
                 r#"{"table":"public.a","scan":"done","attempts":1,"configured":true},"#,
                 r#"{"table":"public.b","scan":"begun","attempts":1,"configured":true},"#,
                 r#"{"table":"public.c","scan":"due","attempts":0,"configured":true},"#,

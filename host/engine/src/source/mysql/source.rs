@@ -33,6 +33,8 @@ pub struct Source {
     system: String,
     pinned: Option<Note>,
     checkpoint: Option<Note>,
+    /// Of what was given up before: nothing is compared with it, and positions are past its own.
+    former: Option<Note>,
     /// Of the server's positions; see [`start`](Self::start).
     epoch: u32,
     /// Of the latest stream.
@@ -54,17 +56,19 @@ impl Source {
                 format!("name it under `source: {key}:`"),
             ));
         }
-        let [pinned, checkpoint] = [&notes.pin, &notes.checkpoint].map(|text| match text {
+        let read = |text: &Option<String>| match text {
             None => Ok(None),
             Some(text) => Note::parse(text).map(Some).ok_or_else(unreadable_note),
-        });
-        let (pinned, checkpoint) = (pinned?, checkpoint?);
-        let system = match pinned.as_ref().and_then(|note| note.server.clone()) {
-            Some(server) => server,
+        };
+        let (pinned, checkpoint) = (read(&notes.pin)?, read(&notes.checkpoint)?);
+        let former = read(&notes.former)?;
+        let system = match notes.system.clone() {
+            Some(system) => system,
             None => server::identity(&mut session).await?,
         };
         let epoch = checkpoint.as_ref().or(pinned.as_ref()).map_or(0, |note| note.at.epoch());
-        Ok(Self { config: config.clone(), system, pinned, checkpoint, epoch, notebook: None })
+        let (config, notebook) = (config.clone(), None);
+        Ok(Self { config, system, pinned, checkpoint, former, epoch, notebook })
     }
 
     pub fn config(&self) -> &MySql {
@@ -122,11 +126,14 @@ impl Source {
             SnapshotMode::Never => Mode::Never,
         };
         let notes = [&self.checkpoint, &self.pinned].into_iter().flatten();
-        let next_epoch = next_epoch(notes.clone().map(|note| note.at), recorded);
+        let used = notes.clone().chain(&self.former).map(|note| note.at);
+        let next_epoch = next_epoch(used, recorded);
         let at = notes.max_by_key(|note| note.at).map(|note| (note.at, Some(note)));
         let Look { continuity, epoch, first, .. } =
             stream::look(&self.config, at, next_epoch).await?;
-        self.epoch = epoch;
+        // The pin that takes the place of one that was given up.
+        let is_new = at.is_none() && self.former.is_some();
+        self.epoch = if is_new { next_epoch } else { epoch };
         // Last, so that it is at or past every position that was read before.
         let end = server::log_end(&mut session).await?;
         let log_end = server::numbered(&end, self.epoch, "read the end of the log")?;
@@ -150,7 +157,7 @@ impl Source {
         let mut session = Session::open(&self.config.server).await?;
         let chosen = pin::choose(&self.config, &mut session).await?;
         info!(rung = pin::name(chosen.rung), reason = chosen.reason, "pinning");
-        let pin = Pin::take(&self.config, chosen.rung, wanted.workers).await?;
+        let pin = Pin::take_in(&self.config, chosen.rung, wanted.workers, self.epoch).await?;
         self.pinned = Some(pin.note().clone());
         Ok(pin)
     }
