@@ -10,6 +10,7 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use dovetail_core::position::Lsn;
 use dovetail_tests::content::{Content, of_postgres, of_sqlite};
 use dovetail_tests::engine::{Engine, program};
 use dovetail_tests::postgres::{PASSWORD, Server, Version, cache};
@@ -44,7 +45,7 @@ async fn main() -> Result<ExitCode> {
         let url = url.clone();
         async move { write(&url, number, cities, &going).await }
     });
-    let killed = pipeline.kill_and_resume(&client, cities, &writers).await?;
+    let killed = pipeline.kill_and_resume(cities, &writers).await?;
     let changes = writers.stop().await?;
     pipeline.catch_up(&client).await?;
 
@@ -155,13 +156,13 @@ impl Pipeline {
         Engine::start(self.command(&["run"])?, &self.file("engine.log"))
     }
 
+    fn status(&self) -> Result<serde_json::Value> {
+        let output = self.command(&["status", "--format", "json"])?.output()?;
+        serde_json::from_slice(&output.stdout).context("what `dovetail status` prints")
+    }
+
     /// Kills the engine in the middle of the scan and once more in the stream; how often.
-    async fn kill_and_resume(
-        &self,
-        source: &Client,
-        cities: u64,
-        writers: &Writers,
-    ) -> Result<u32> {
+    async fn kill_and_resume(&self, cities: u64, writers: &Writers) -> Result<u32> {
         let mut engine = self.start()?;
         let half = until("half of the scan", PATIENCE, async || {
             engine.must_run()?;
@@ -175,10 +176,11 @@ impl Pipeline {
 
         let mut engine = self.start()?;
         println!("quickstart: resumed; the table is scanned again, with the pin where it was");
-        let query = "SELECT EXISTS (SELECT FROM pg_stat_replication WHERE state = 'streaming')";
         let streaming = until("the engine to stream", PATIENCE, async || {
             engine.must_run()?;
-            Ok(source.query_one(query, &[]).await?.get::<_, bool>(0).then_some(()))
+            let status = self.status()?;
+            let tables = status["tables"].as_array().context("tables")?;
+            Ok(tables.iter().all(|table| table["scan"] == "done").then_some(()))
         });
         streaming.await.with_context(|| engine.log())?;
         writers.advance(2_000).await?;
@@ -194,13 +196,11 @@ impl Pipeline {
         let mut engine = self.start()?;
         println!("quickstart: resumed");
         let end = source.query_one("SELECT pg_current_wal_flush_lsn()::text", &[]).await?;
-        let end: String = end.get(0);
-        let query = "SELECT EXISTS (SELECT FROM pg_replication_slots \
-                     WHERE active AND confirmed_flush_lsn >= $1::text::pg_lsn)";
-        let reached = until("the engine to catch up", PATIENCE, async || {
+        let end: Lsn = end.get::<_, &str>(0).parse()?;
+        let reached = until(format!("the checkpoint to be at {end}"), PATIENCE, async || {
             engine.must_run()?;
-            let reached: bool = source.query_one(query, &[&end]).await?.get(0);
-            Ok(reached.then_some(()))
+            let checkpoint = self.status()?["checkpoint"].as_str().map(str::parse).transpose()?;
+            Ok((checkpoint >= Some(end)).then_some(()))
         });
         reached.await.with_context(|| engine.log())?;
         let log = engine.log();

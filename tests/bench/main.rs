@@ -6,6 +6,7 @@ mod figure;
 mod life;
 mod mysql;
 mod scan;
+mod spool;
 mod stream;
 
 use anyhow::{Context, Result, bail};
@@ -19,6 +20,7 @@ pub(crate) struct Sizes {
     pub(crate) small_rows: u64,
     pub(crate) binlog_rows: u64,
     pub(crate) mysql_scan_rows: u64,
+    pub(crate) latency_rows: u64,
     /// Of one transaction.
     pub(crate) mysql_transaction_rows: u64,
     pub(crate) repetitions: u32,
@@ -31,6 +33,7 @@ impl Sizes {
         small_rows: 200_000,
         binlog_rows: 1_000_000,
         mysql_scan_rows: 10_000_000,
+        latency_rows: 300,
         mysql_transaction_rows: 5_000_000,
         repetitions: 3,
     };
@@ -42,6 +45,7 @@ impl Sizes {
         small_rows: 1_000,
         binlog_rows: 20_000,
         mysql_scan_rows: 20_000,
+        latency_rows: 5,
         mysql_transaction_rows: 20_000,
         repetitions: 1,
     };
@@ -64,16 +68,18 @@ enum Group {
     Scan,
     Stream,
     StreamSmall,
+    Spool,
     Binlog,
     MySqlScan,
     MySqlTransaction,
 }
 
 impl Group {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Scan,
         Self::Stream,
         Self::StreamSmall,
+        Self::Spool,
         Self::Binlog,
         Self::MySqlScan,
         Self::MySqlTransaction,
@@ -84,6 +90,7 @@ impl Group {
             Self::Scan => "scan",
             Self::Stream => "stream",
             Self::StreamSmall => "stream_small",
+            Self::Spool => "spool",
             Self::Binlog => "binlog",
             Self::MySqlScan => "mysql_scan",
             Self::MySqlTransaction => "mysql_transaction",
@@ -95,6 +102,7 @@ impl Group {
             Self::Scan => &scan::FIGURES,
             Self::Stream => &stream::FIGURES,
             Self::StreamSmall => &stream::FIGURES_OF_SMALL,
+            Self::Spool => &spool::FIGURES,
             Self::Binlog => &binlog::FIGURES,
             Self::MySqlScan => &mysql::FIGURES_OF_SCAN,
             Self::MySqlTransaction => &mysql::FIGURES_OF_TRANSACTION,
@@ -106,6 +114,7 @@ impl Group {
             Self::Scan => scan::run(sizes).await,
             Self::Stream => stream::run(sizes).await,
             Self::StreamSmall => stream::run_small(sizes).await,
+            Self::Spool => spool::run(sizes).await,
             Self::Binlog => binlog::run(sizes).await,
             Self::MySqlScan => mysql::scan(sizes).await,
             Self::MySqlTransaction => mysql::transaction(sizes).await,

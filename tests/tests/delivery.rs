@@ -38,15 +38,16 @@ fn replica_checkpoint(replica: &Path) -> Result<Option<Lsn>> {
     text.map(|text| text.parse().context("a log position")).transpose()
 }
 
-/// D2.
+/// D2. Without a spool; with one the source is told what that has synced.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_source_is_never_told_more_than_the_replica_holds() -> Result<()> {
     let options = Options { bulk: 5_000, pace: Duration::from_millis(1), ..Options::default() };
     let (mut trial, workload) = Trial::new(Target::Sqlite, options).await?;
+    trial.setup.change("/spool", json!("off"));
     let client = trial.client().await?;
     let mut running = workload.start();
     for round in 0..6 {
-        let mut engine = trial.launch().await?;
+        let mut engine = trial.launch()?;
         trial.setup.streaming(&mut engine, &client).await?;
         running.advance(400).await?;
         engine.must_run()?;
@@ -62,7 +63,7 @@ async fn the_source_is_never_told_more_than_the_replica_holds() -> Result<()> {
         let pin: Lsn = status["pin"].as_str().context("a pin")?.parse()?;
         ensure!(told <= held.unwrap_or(pin).max(pin), "told {told}, held {held:?}, pin {pin}");
     }
-    let engine = trial.launch().await?;
+    let engine = trial.launch()?;
     trial.finish(running, engine).await?.clean()
 }
 
@@ -74,18 +75,18 @@ async fn a_stop_in_the_middle_of_everything_loses_nothing() -> Result<()> {
     let client = trial.client().await?;
     let mut running = workload.start();
     // Into the scan, then into the stream: had anything been acknowledged and not flushed, the checker would miss it.
-    let mut engine = trial.launch().await?;
+    let mut engine = trial.launch()?;
     trial.setup.scanning(&mut engine, &client).await?;
     assert_eq!(engine.terminate().await?, 143);
     for _ in 0..4 {
-        let mut engine = trial.launch().await?;
+        let mut engine = trial.launch()?;
         running.advance(400).await?;
         engine.must_run()?;
         assert_eq!(engine.terminate().await?, 143);
         let bytes = fs::read(trial.setup.lines_file())?;
         ensure!(bytes.last() == Some(&b'\n'), "a graceful stop leaves whole lines");
     }
-    let engine = trial.launch().await?;
+    let engine = trial.launch()?;
     trial.finish(running, engine).await?.clean()
 }
 

@@ -65,7 +65,7 @@ async fn a_slot_that_was_dropped_is_a_gap_until_it_is_accepted() -> Result<()> {
     let [gap] = &listed[..] else { panic!("{listed:?}") };
     assert_eq!((&gap["loss"], &gap["fate"]), (&json!("slot missing"), &json!("open")));
     assert_eq!(gap["tables"], json!(["public.t"]));
-    assert_eq!(gap["from"], setup.status()?["checkpoint"]);
+    assert_eq!(gap["from"], setup.status()?["spooled"], "what was read is not missing");
     assert_eq!(setup.status()?["open_gaps"], json!([1]));
     let checked = setup.finished("check", &[])?;
     ensure!(checked.stdout.contains("gap 1 is open"), "{}", checked.text());
@@ -79,6 +79,8 @@ async fn a_slot_that_was_dropped_is_a_gap_until_it_is_accepted() -> Result<()> {
     let listed = gaps(&setup)?;
     assert_eq!(listed[0]["fate"], "accepted");
     assert_eq!(listed[0]["pin"], setup.status()?["pin"]);
+    let slots = client.query("SELECT FROM pg_replication_slots", &[]).await?;
+    ensure!(slots.len() == 1 && setup.status()?["spooled"].is_string(), "a new slot and spool");
     assert_eq!(setup.status()?["open_gaps"], json!([]));
     refuses(&setup, &["--accept-gap", "1"], &["gap 1 is not open"])?;
     let mut engine = setup.run()?;

@@ -460,7 +460,7 @@ async fn a_scan_under_every_kind_of_change_is_judged_clean() -> Result<()> {
         let (mut trial, workload) = Trial::new(target, options).await?;
         let mut running = workload.start();
         running.advance(200).await?;
-        let engine = trial.launch().await?;
+        let engine = trial.launch()?;
         running.advance(3_000).await?;
         trial.finish(running, engine).await?.clean()?;
     }

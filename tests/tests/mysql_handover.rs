@@ -15,14 +15,14 @@ async fn trial(target: Target, options: Options) -> Result<()> {
     let (mut trial, workload) = Trial::at(server, target, options).await?;
     let mut running = workload.start();
     running.advance(100).await?;
-    let mut engine = trial.launch().await?;
+    let mut engine = trial.launch()?;
     trial.server.reach(Moment::Scan, &mut engine).await?;
     engine.kill()?;
-    let mut engine = trial.launch().await?;
+    let mut engine = trial.launch()?;
     trial.server.reach(Moment::Stream, &mut engine).await?;
     running.advance(300).await?;
     engine.kill()?;
-    let engine = trial.launch().await?;
+    let engine = trial.launch()?;
     running.advance(100).await?;
     trial.finish(running, engine).await?.clean()
 }

@@ -213,7 +213,7 @@ async fn a_server_that_is_killed_under_load_is_waited_for() -> Result<()> {
     let options = workload::Options { bulk: 5_000, ..workload::Options::default() };
     let (mut trial, workload) = trial(options).await?;
     let mut running = workload.start();
-    let mut engine = trial.launch().await?;
+    let mut engine = trial.launch()?;
     trial.server.reach(Moment::Stream, &mut engine).await?;
     for kill in [true, false, true, false] {
         running.advance(300).await?;
@@ -249,7 +249,7 @@ async fn through_a_proxy(times: u32, disturb: impl Fn(&Proxy)) -> Result<()> {
     let url = format!("mysql://root@127.0.0.1:{}", proxy.port());
     trial.setup.change(&pointer("url"), json!(url));
     let mut running = workload.start();
-    let mut engine = trial.launch().await?;
+    let mut engine = trial.launch()?;
     trial.server.reach(Moment::Stream, &mut engine).await.context("the stream")?;
     for _ in 0..times {
         running.advance(200).await?;

@@ -161,7 +161,7 @@ async fn an_idle_table_beside_busy_neighbours_does_not_hold_the_log_back() -> Re
     .await
 }
 
-/// P6.
+/// P6. Without a spool; with one the source is told what that has synced.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_acknowledged_beyond_what_is_durable_whatever_the_server_asks() -> Result<()> {
     // So short that the server asks for an answer every second.
@@ -170,6 +170,7 @@ async fn nothing_is_acknowledged_beyond_what_is_durable_whatever_the_server_asks
     client.batch_execute("CREATE TABLE neighbour (id int)").await?;
     client.batch_execute("CREATE DATABASE replica").await?;
     let setup = Setup::new("p6", &server, TABLE)?.to_postgres(&server);
+    let setup = setup.set("/spool", json!("off"));
     let mut engine = setup.run()?;
     setup.caught_up(&mut engine, &client).await?;
     let open = server.connect().await?;
@@ -372,7 +373,7 @@ async fn a_server_that_is_killed_under_load_is_waited_for() -> Result<()> {
     let options = workload::Options { bulk: 5_000, ..workload::Options::default() };
     let (mut trial, workload) = Trial::new(Target::Lines, options).await?;
     let mut running = workload.start();
-    let mut engine = trial.launch().await?;
+    let mut engine = trial.launch()?;
     let client = trial.client().await?;
     trial.setup.streaming(&mut engine, &client).await?;
     for kill in [true, false, true, false] {
@@ -399,7 +400,7 @@ async fn a_connection_cut_inside_a_packet_is_made_again() -> Result<()> {
     through(&mut trial, &proxy);
     let client = trial.client().await?;
     let mut running = workload.start();
-    let mut engine = trial.launch().await?;
+    let mut engine = trial.launch()?;
     trial.setup.streaming(&mut engine, &client).await?;
     for _ in 0..8 {
         running.advance(200).await?;
@@ -420,7 +421,7 @@ async fn a_connection_that_stalls_in_silence_is_noticed() -> Result<()> {
     let proxy = Proxy::start(trial.server.port()).await?;
     through(&mut trial, &proxy);
     let mut running = workload.start();
-    let mut engine = trial.launch().await?;
+    let mut engine = trial.launch()?;
     let client = trial.client().await?;
     trial.setup.caught_up(&mut engine, &client).await?;
     running.advance(200).await?;

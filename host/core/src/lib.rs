@@ -17,11 +17,13 @@
 //! | [`fence`] | what a view contains |
 //! | [`seam`] | the hand-over from the scan to the stream |
 //! | [`frame`] | a batch as one run of bytes, for plugins |
+//! | [`envelope`] | what comes from a source as bytes that are kept |
 //! | [`outcome`] | what a plugin makes of an event |
 
 pub mod batch;
 pub mod change;
 pub mod decode;
+pub mod envelope;
 pub mod fence;
 pub mod frame;
 pub mod gtid;

@@ -43,6 +43,11 @@ impl Lsn {
         Self { file: u64::from(epoch) << 32 | u64::from(number), offset }
     }
 
+    /// From what [`Self::file`] and [`Self::offset`] say.
+    pub const fn from_parts(file: u64, offset: u64) -> Self {
+        Self { file, offset }
+    }
+
     /// What positions are compared by before the offset; 0 on PostgreSQL.
     pub const fn file(self) -> u64 {
         self.file

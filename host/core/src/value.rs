@@ -28,6 +28,14 @@ impl Text {
         }
     }
 
+    /// The part of a buffer that was found to be text already, so that it is not looked at again.
+    ///
+    /// # Panics
+    /// When the text does not lie in the buffer.
+    pub(crate) fn shared(buffer: &Bytes, text: &str) -> Self {
+        Self(buffer.slice_ref(text.as_bytes()))
+    }
+
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).expect("checked when it was made")
     }

@@ -19,7 +19,7 @@ use crate::shutdown::{Shutdown, Signal, Signals};
 use crate::state::Content;
 use crate::status::Status;
 use crate::telemetry::{self, Format, field};
-use crate::{config, gaps, shutdown, state};
+use crate::{config, gaps, shutdown, spool, state};
 
 /// What is looked for where the command line names no file.
 const FILE: &str = "dovetail.yaml";
@@ -213,7 +213,10 @@ fn failure(error: Error) -> Failure {
 }
 
 fn status(pipeline: &Pipeline, format: StatusFormat, log: &mut Log<'_>) -> Result<Code, Failure> {
-    let status = Status::new(pipeline, content(pipeline, log)?.as_ref());
+    let content = content(pipeline, log)?;
+    let look = runtime()?.block_on(spool::look(&pipeline.state, content.as_ref()));
+    let look = look.map_err(|error| failure(Error::Spool(error)))?;
+    let status = Status::new(pipeline, content.as_ref(), look.as_ref());
     print(&match format {
         StatusFormat::Text => status.to_string(),
         StatusFormat::Json => status.to_json(),
@@ -234,9 +237,8 @@ fn gaps(pipeline: &Pipeline, format: StatusFormat, log: &mut Log<'_>) -> Result<
 /// Of the pipeline's own state.
 fn content(pipeline: &Pipeline, log: &mut Log<'_>) -> Result<Option<Content>, Failure> {
     log.start(pipeline)?;
-    let content = runtime()?
-        .block_on(state::read(&pipeline.state))
-        .map_err(|error| failure(Error::State(error)))?;
+    let content = runtime()?.block_on(state::read(&pipeline.state));
+    let content = content.map_err(|error| failure(Error::State(error)))?;
     if let Some(content) = &content
         && content.origin.pipeline != pipeline.name
     {

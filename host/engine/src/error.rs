@@ -8,7 +8,7 @@ use dovetail_core::seam::Refusal;
 use crate::lanes::DeliveryEnded;
 use crate::source::failure::{Failure, ScanError, ViewError};
 use crate::source::finding::Finding;
-use crate::{delivery, outlet, plugins, state};
+use crate::{delivery, outlet, plugins, spool, state};
 
 /// Everything that ends an attempt.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +44,8 @@ pub enum Error {
     DrainTimedOut,
     #[error("keep the state")]
     State(#[from] state::Error),
+    #[error("keep the log")]
+    Spool(#[from] spool::Error),
     #[error("load plugins")]
     Plugins(#[from] plugins::LoadError),
     #[error(transparent)]
@@ -76,6 +78,7 @@ impl Error {
             Self::Delivery(error) => error.is_transient(),
             Self::DrainTimedOut | Self::DeliveryEnded(_) => true,
             Self::State(error) => error.is_transient(),
+            Self::Spool(error) => error.is_transient(),
             Self::NotReady(_)
             | Self::Plugins(_)
             | Self::Refused(_)

@@ -6,12 +6,13 @@
 
 use std::fmt::{self, Write as _};
 
-use dovetail_core::seam::{self, Pin, Recorded, Start};
+use dovetail_core::seam::{self, Pin, Start};
 use tracing::{info, warn};
 
-use crate::config::{Pipeline, SnapshotMode};
+use crate::config::Pipeline;
 use crate::error::Error;
 use crate::source::Source;
+use crate::source::failure::Failure;
 use crate::source::finding::Finding;
 use crate::state::gaps::Fate;
 use crate::state::{Gap, Store};
@@ -24,12 +25,12 @@ use crate::telemetry::field;
 /// [`Error::Gap`] with its number in the ledger, or as the source says.
 pub async fn look(
     config: &Pipeline,
-    source: &mut Source,
+    source: &Source,
     store: &mut Store,
-    (mode, recorded): (SnapshotMode, Recorded),
+    start: Result<Start, Failure>,
     ready: Result<(), Error>,
 ) -> Result<Start, Error> {
-    let start = match (source.start(mode, recorded).await, &ready) {
+    let start = match (start, &ready) {
         (Ok(start), _) => start,
         (Err(_), Err(_)) => {
             ready?;

@@ -16,6 +16,7 @@ pub mod plugins;
 pub mod progress;
 pub mod shutdown;
 pub mod source;
+pub mod spool;
 pub mod state;
 pub mod status;
 pub mod telemetry;

@@ -1,20 +1,21 @@
 //! A change's path, from the database to the outlets.
 //!
 //! ```text
-//! source -> SEAM (driver) -> lanes: plugins -> delivery: outlets -> driver: state -> source acknowledged
+//! source -> spool: source acknowledged -> SEAM (driver) -> lanes: plugins -> delivery: outlets -> driver: state -> spool released
 //! ```
 //!
 //! A pipeline is a series of attempts. An attempt goes on from what is durable, and ends by a signal, by having caught
 //! up, or by a failure. A transient failure (a connection is gone) is answered by a pause and another attempt: the way
 //! back from a lost connection is the way back from a crash, so that there is one recovery to get right, and every
-//! kill tests it. Nothing is repaired in place.
+//! kill tests it. Nothing is repaired in place. One thing outlives attempts, so that the source does not notice an outlet that
+//! is down: the task that reads the log into the spool.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use dovetail_core::lane;
 use dovetail_core::position::Lsn;
-use dovetail_core::seam::{Pin, Start};
+use dovetail_core::seam::{Pin, Spool as Held, Start};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -32,6 +33,7 @@ use crate::progress::Progress;
 use crate::source::Source;
 use crate::source::backoff::Backoff;
 use crate::source::finding::{self, Finding, Severity};
+use crate::spool::{self, Spooling};
 use crate::state::{self, Content, Notes, Store};
 use crate::telemetry::field;
 
@@ -63,29 +65,46 @@ pub async fn run(
     }
     let mut backoff = Backoff::default();
     let mode = config.snapshot.mode;
+    let (began, spooling) = (false, None);
     let mut attempt =
-        Attempt { config, plugins: &plugins, mode, until, stop, progress, began: false };
-    loop {
-        let ended = attempt.run(&mut backoff).await;
-        progress.scan_ended();
-        let error = match ended {
-            Ok(()) | Err(Error::Stopped) => return Ok(()),
-            // To give up the wait for running transactions is what `pin_timeout` asks for.
-            Err(error @ Error::Pin(_)) => return Err(error),
-            Err(error) if !attempt.began || !error.is_transient() => {
-                return Err(attempt.gap_behind(error).await);
+        Attempt { config, plugins: &plugins, mode, until, stop, progress, began, spooling };
+    let ended = attempt.repeat(&mut backoff).await;
+    if let Some(Spooling { intake: Some(intake), .. }) = attempt.spooling {
+        intake.close().await;
+    }
+    ended
+}
+
+impl Attempt<'_> {
+    async fn repeat(&mut self, backoff: &mut Backoff) -> Result<(), Error> {
+        loop {
+            let ended = self.run(backoff).await;
+            self.progress.scan_ended();
+            let error = match ended {
+                Ok(()) | Err(Error::Stopped) => return Ok(()),
+                // To give up the wait for running transactions is what `pin_timeout` asks for.
+                Err(error @ Error::Pin(_)) => return Err(error),
+                Err(error) if !self.began || !error.is_transient() => {
+                    return Err(self.gap_behind(error).await);
+                }
+                Err(error) => error,
+            };
+            let pause = backoff.next(spread());
+            let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+            warn!(
+                { field::ERROR } = error.chain(),
+                pause_ms, "the attempt failed, another one follows"
+            );
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = self.stop.cancelled() => return Ok(()),
+                error = Spooling::failed(&mut self.spooling) => {
+                    if !error.is_transient() {
+                        return Err(self.gap_behind(error).await);
+                    }
+                    warn!({ field::ERROR } = error.chain(), "the log is not read any more");
+                }
             }
-            Err(error) => error,
-        };
-        let pause = backoff.next(spread());
-        let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
-        warn!(
-            { field::ERROR } = error.chain(),
-            pause_ms, "the attempt failed, another one follows"
-        );
-        tokio::select! {
-            () = tokio::time::sleep(pause) => {}
-            () = stop.cancelled() => return Ok(()),
         }
     }
 }
@@ -99,6 +118,7 @@ struct Attempt<'a> {
     progress: &'a Progress,
     /// An attempt has reached the source and every outlet.
     began: bool,
+    spooling: Option<Spooling>,
 }
 
 impl Attempt<'_> {
@@ -106,7 +126,7 @@ impl Attempt<'_> {
     async fn run(&mut self, backoff: &mut Backoff) -> Result<(), Error> {
         let config = self.config;
         let Begun { source, mut store, targets, start, proof } = tokio::select! {
-            begun = Begun::of(config, self.mode, &mut self.began) => begun?,
+            begun = Begun::of(config, self.mode, &mut self.spooling, &mut self.began) => begun?,
             () = self.stop.cancelled() => return Err(Error::Stopped),
         };
         let router = lane::Lanes::new(config.lanes);
@@ -117,8 +137,8 @@ impl Attempt<'_> {
         backoff.reset();
         info!({ field::PIPELINE } = config.name, tables = config.source.tables().len(), "started");
         let mut moved = false;
-        let parts =
-            Parts { source, store: &mut store, moved: &mut moved, lanes, landed, delivering };
+        let (store, spooling, moved_in) = (&mut store, &mut self.spooling, &mut moved);
+        let parts = Parts { source, store, spooling, moved: moved_in, lanes, landed, delivering };
         let driver = Driver::new(config, self.progress, self.stop, parts);
         let ended = driver.run(start, proof, self.until).await;
         if moved && self.mode == SnapshotMode::Always {
@@ -134,7 +154,10 @@ impl Attempt<'_> {
         if !matches!(error, Error::Stream(_)) {
             return error;
         }
-        match Begun::of(self.config, self.mode, &mut self.began).await {
+        if let Some(Spooling { intake: Some(intake), .. }) = self.spooling.take() {
+            intake.close().await;
+        }
+        match Begun::of(self.config, self.mode, &mut self.spooling, &mut self.began).await {
             Err(gap @ Error::Gap { .. }) => gap,
             _ => error,
         }
@@ -153,9 +176,19 @@ struct Begun {
 
 impl Begun {
     /// Cancel-safe: what was opened is closed again.
-    async fn of(config: &Pipeline, mode: SnapshotMode, reached: &mut bool) -> Result<Self, Error> {
-        let notes = notes(state::read(&config.state).await?.as_ref());
-        let mut source = Source::connect(&config.source, &notes).await?;
+    async fn of(
+        config: &Pipeline,
+        mode: SnapshotMode,
+        spooling: &mut Option<Spooling>,
+        reached: &mut bool,
+    ) -> Result<Self, Error> {
+        let content = state::read(&config.state).await?;
+        let notes = notes(content.as_ref());
+        // The directory is made with the state.
+        let settings = content.as_ref().and(config.spool);
+        Spooling::go_on(spooling, &config.state, settings, content.as_ref()).await?;
+        let read = spooling.as_ref().and_then(Spooling::note);
+        let mut source = Source::connect(&config.source, &notes, read.as_deref()).await?;
         let origin = source.origin(&config.name);
         let mut store = Store::open(&config.state, &origin).await?;
         if *store.notes() != notes {
@@ -170,8 +203,14 @@ impl Begun {
         store.keep_outlets(kinds(config)).await?;
         let targets = open_targets(config, &origin, store.record().is_given_up()).await?;
         *reached = true;
+        if spooling.is_none() {
+            Spooling::go_on(spooling, &config.state, config.spool, content.as_ref()).await?;
+        }
         let (recorded, proof) = targets.recorded(store.record().checkpoint);
-        let start = gaps::look(config, &mut source, &mut store, (mode, recorded), ready).await?;
+        let held = spooling.as_ref().map_or(Held::Off, Spooling::held);
+        let reading = spooling.as_ref().is_some_and(|it| it.intake.is_some());
+        let start = source.start(mode, recorded, held, reading).await;
+        let start = gaps::look(config, &source, &mut store, start, ready).await?;
         Ok(Self { source, store, targets, start, proof })
     }
 }
@@ -189,7 +228,12 @@ pub struct Report {
 pub async fn check(config: &Pipeline) -> Result<Report, Error> {
     load(config)?;
     let content = state::read(&config.state).await?;
-    let source = Source::connect(&config.source, &notes(content.as_ref())).await?;
+    let read = match config.spool {
+        Some(_) => spool::look(&config.state, content.as_ref()).await?.and_then(|it| it.mark.note),
+        None => None,
+    };
+    let notes = notes(content.as_ref());
+    let source = Source::connect(&config.source, &notes, read.as_deref()).await?;
     let (record, gaps) = content.map(|it| (it.record, it.gaps)).unwrap_or_default();
     let mut findings = source.findings(&record, config.snapshot.mode).await?;
     findings.extend(gaps::findings(&gaps));

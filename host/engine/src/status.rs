@@ -8,6 +8,7 @@ use dovetail_core::seam::{Pin, Record, Scan};
 use serde::Serialize;
 
 use crate::config::Pipeline;
+use crate::spool::Look;
 use crate::state::Content;
 
 /// What `dovetail status` prints. The JSON form is this, key by key; positions are texts such as `16/B374D848`.
@@ -20,6 +21,10 @@ pub struct Status {
     pub pin: Option<String>,
     /// Everything before it is durable at every outlet.
     pub checkpoint: Option<String>,
+    /// What the log was read to, into the spool; null where there is none.
+    pub spooled: Option<String>,
+    /// What the spool takes on the disk.
+    pub spool_bytes: u64,
     /// Whether the hand-over from scan to stream is complete.
     pub finished: bool,
     /// Numbers of gaps that nobody has accepted or mended.
@@ -58,7 +63,7 @@ pub enum State {
 
 impl Status {
     /// `None` for a pipeline that has not run yet.
-    pub fn new(pipeline: &Pipeline, content: Option<&Content>) -> Self {
+    pub fn new(pipeline: &Pipeline, content: Option<&Content>, spool: Option<&Look>) -> Self {
         let nothing = Record::default();
         let record = content.map_or(&nothing, |content| &content.record);
         let configured = pipeline.source.tables();
@@ -86,6 +91,8 @@ impl Status {
             }),
             pin: pin.as_ref().map(Lsn::to_string),
             checkpoint: record.checkpoint.as_ref().map(Lsn::to_string),
+            spooled: spool.map(|spool| spool.mark.position.to_string()),
+            spool_bytes: spool.map_or(0, |spool| spool.bytes),
             finished: record.finished,
             open_gaps: content.iter().flat_map(|content| open_gaps(content)).collect(),
             tables: configured.iter().chain(others).map(table).collect(),
@@ -119,6 +126,9 @@ impl fmt::Display for Status {
         }
         writeln!(f, "pin         {}", or_none(&self.pin))?;
         writeln!(f, "checkpoint  {}", or_none(&self.checkpoint))?;
+        if let Some(spooled) = &self.spooled {
+            writeln!(f, "spool       up to {spooled}, {} bytes", self.spool_bytes)?;
+        }
         writeln!(f, "hand-over   {}", if self.finished { "finished" } else { "not finished" })?;
         if !self.open_gaps.is_empty() {
             let numbers: Vec<_> = self.open_gaps.iter().map(i64::to_string).collect();
@@ -145,6 +155,7 @@ mod tests {
     use crate::config::Environment;
     use crate::origin::{self, Origin};
     use crate::state::Notes;
+    use dovetail_core::envelope::Mark;
     use dovetail_core::schema::RelationId;
     use dovetail_core::seam::Step;
     use std::path::Path;
@@ -161,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_pipeline_that_has_not_run_is_all_due() {
-        let status = Status::new(&pipeline(), None);
+        let status = Status::new(&pipeline(), None, None);
         assert_eq!(
             status.to_string(),
             "pipeline    shop\npin         none yet\ncheckpoint  none yet\n\
@@ -188,11 +199,13 @@ mod tests {
         };
         let origin = Origin { pipeline: "shop".into(), source };
         let content = Content { origin, record, notes: Notes::default(), gaps: Vec::new() };
-        let json = Status::new(&pipeline(), Some(&content)).to_json();
+        let mark = Mark { position: Lsn::new(0x1_0000_0030), last_event: None, note: None };
+        let spool = Look { mark, bytes: 96 };
+        let json = Status::new(&pipeline(), Some(&content), Some(&spool)).to_json();
         assert_eq!(
             json,
             concat!(
-                r#"{"pipeline":"shop","source":{"system":"7","database":"d"},"pin":"1/10","checkpoint":"1/20","finished":false,"open_gaps":[],"tables":["#,
+                r#"{"pipeline":"shop","source":{"system":"7","database":"d"},"pin":"1/10","checkpoint":"1/20","spooled":"1/30","spool_bytes":96,"finished":false,"open_gaps":[],"tables":["#,
                 r#"{"table":"public.a","scan":"done","attempts":1,"configured":true},"#,
                 r#"{"table":"public.b","scan":"begun","attempts":1,"configured":true},"#,
                 r#"{"table":"public.c","scan":"due","attempts":0,"configured":true},"#,

@@ -118,7 +118,7 @@ async fn play(
             1 | 2 => Moment::Scan,
             _ => Moment::Stream,
         };
-        let mut engine = trial.launch().await?;
+        let mut engine = trial.launch()?;
         if moment != Moment::Start {
             let reached = trial.server.reach(moment, &mut engine).await;
             reached.with_context(|| format!("round {round}"))?;
@@ -134,6 +134,6 @@ async fn play(
         }
         engine.kill()?;
     }
-    let engine = trial.launch().await?;
+    let engine = trial.launch()?;
     trial.finish(running, engine).await
 }

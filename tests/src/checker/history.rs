@@ -104,6 +104,8 @@ pub enum Observation {
     Shown,
     /// A checkpoint was saved.
     Saved(Lsn),
+    /// What committed before is durable in the spool, or was let go of there.
+    Spooled(Lsn),
     /// The source was told that it need not keep what committed before.
     Acknowledged(Lsn),
     /// From here on the source can no longer deliver everything that the engine still needs.

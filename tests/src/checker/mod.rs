@@ -11,7 +11,7 @@
 //! | I3 | every delivered change is a change of its transaction, of that operation, image and position; every scanned row existed |
 //! | I4 | at rest: the outlet's rows are the source's |
 //! | I5 | what lies behind a saved checkpoint is complete; what a transactional outlet shows is complete |
-//! | I6 | saved only what was delivered, acknowledged only what was saved, neither ever falls |
+//! | I6 | saved only what was delivered, acknowledged only what the spool holds, or where there is none what was saved; neither ever falls |
 //! | I7 | nothing is delivered after a refusal, nor in a life that starts when the log is lost |
 //!
 //! What it cannot tell: without the scan's fence it has to guess whether a key that came in no scanned row was left out

@@ -80,6 +80,10 @@ fn saved(lsn: u64) -> Observation {
     Observation::Saved(Lsn::new(lsn))
 }
 
+fn spooled(lsn: u64) -> Observation {
+    Observation::Spooled(Lsn::new(lsn))
+}
+
 fn acknowledged(lsn: u64) -> Observation {
     Observation::Acknowledged(Lsn::new(lsn))
 }
@@ -273,6 +277,17 @@ fn i6_acknowledged_is_what_was_saved() {
     assert_breaks(Invariant::DurabilityOrder, &one_life(ahead));
     let behind = vec![read("a", 1), update_a(), insert_b(), saved(21), acknowledged(20)];
     assert_clean(&one_life(behind));
+}
+
+#[test]
+fn i6_where_there_is_a_spool_acknowledged_is_what_it_holds() {
+    let ahead = vec![spooled(15), acknowledged(21), spooled(21)];
+    assert_breaks(Invariant::DurabilityOrder, &one_life(ahead));
+    let saved_is_not_enough =
+        vec![spooled(15), read("a", 1), update_a(), insert_b(), saved(21), acknowledged(21)];
+    assert_breaks(Invariant::DurabilityOrder, &one_life(saved_is_not_enough));
+    let before_anything_is_saved = vec![spooled(15), spooled(31), acknowledged(31), read("a", 1)];
+    assert_clean(&one_life(before_anything_is_saved));
 }
 
 #[test]

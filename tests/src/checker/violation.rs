@@ -78,6 +78,10 @@ pub enum Fact {
         lsn: Lsn,
     },
     NotSaved,
+    Spooled {
+        life: usize,
+        lsn: Lsn,
+    },
     Acknowledged {
         life: usize,
         lsn: Lsn,
@@ -147,6 +151,9 @@ impl fmt::Display for Fact {
             Self::InTheScan { index } => write!(f, "a scanned row held the key's write {index}"),
             Self::Saved { life, lsn } => write!(f, "life {life} saved checkpoint {lsn}"),
             Self::NotSaved => f.write_str("that was not saved"),
+            Self::Spooled { life, lsn } => {
+                write!(f, "in life {life} the spool was durable up to {lsn}")
+            }
             Self::Acknowledged { life, lsn } => write!(f, "life {life} acknowledged {lsn}"),
             Self::Shown { life } => write!(f, "life {life} showed a part of it alone"),
             Self::SourceHolds(image) => write!(f, "the source holds {}", held(image)),

@@ -47,6 +47,8 @@ pub(super) struct Walk<'a> {
     by_commit: Vec<(Lsn, usize)>,
     verified: usize,
     saved: Option<(usize, Lsn)>,
+    /// Where there is a spool. It falls when that is begun anew.
+    spooled: Option<(usize, Lsn)>,
     acknowledged: Option<(usize, Lsn)>,
     log_lost: Option<usize>,
     refused: bool,
@@ -70,6 +72,7 @@ impl<'a> Walk<'a> {
             by_commit,
             verified: 0,
             saved: None,
+            spooled: None,
             acknowledged: None,
             log_lost: None,
             refused: false,
@@ -114,6 +117,7 @@ impl<'a> Walk<'a> {
             }
             Observation::Shown => self.shown(),
             Observation::Saved(lsn) => self.saved(*lsn),
+            Observation::Spooled(lsn) => self.spooled = Some((self.life, *lsn)),
             Observation::Acknowledged(lsn) => self.acknowledged(*lsn),
             Observation::LogLost => self.log_lost = Some(self.life),
             Observation::Refused => self.refused = true,
@@ -337,9 +341,12 @@ impl<'a> Walk<'a> {
 
     fn acknowledged(&mut self, lsn: Lsn) {
         let found = Fact::Acknowledged { life: self.life, lsn };
-        if self.saved.is_none_or(|(_, saved)| saved < lsn) {
-            let expected =
-                self.saved.map_or(Fact::NotSaved, |(life, lsn)| Fact::Saved { life, lsn });
+        let (kept, expected) = match (self.spooled, self.saved) {
+            (Some((life, lsn)), _) => (Some(lsn), Fact::Spooled { life, lsn }),
+            (None, Some((life, lsn))) => (Some(lsn), Fact::Saved { life, lsn }),
+            (None, None) => (None, Fact::NotSaved),
+        };
+        if kept < Some(lsn) {
             self.report(Invariant::DurabilityOrder, Subject::Pipeline, expected, found.clone());
         }
         if let Some((life, last)) = self.acknowledged.filter(|(_, last)| *last > lsn) {
@@ -371,7 +378,7 @@ impl<'a> Walk<'a> {
     }
 
     fn pin(&self, table: &str) -> Option<Lsn> {
-        self.history.added.get(table).copied().or(self.history.pin)
+        self.history.added.get(table).copied().max(self.history.pin)
     }
 
     fn is_delivered(&self, row: &RowKey, index: usize) -> bool {

@@ -26,17 +26,17 @@ impl Setup {
         source: &Client,
     ) -> Result<()> {
         let end = source.query_one("SELECT pg_current_wal_flush_lsn()::text", &[]).await?;
-        let end: String = end.get(0);
-        // A slot is active while it is being created, too.
-        let query = "SELECT confirmed_flush_lsn >= $2::text::pg_lsn FROM pg_replication_slots \
-                     JOIN pg_stat_replication ON pid = active_pid \
-                     WHERE slot_name = $1 AND state = 'streaming'";
-        let what = format!("slot {} to be acknowledged up to {end}", self.name());
-        let wait = until(what, limit, async || {
+        let end: Lsn = end.get::<_, &str>(0).parse()?;
+        // So that the server is told of it as well, where there is no spool.
+        let query = "SELECT EXISTS (SELECT FROM pg_replication_slots JOIN pg_stat_replication ON pid = active_pid \
+                     WHERE slot_name = $1 AND state = 'streaming' AND confirmed_flush_lsn >= $2::text::pg_lsn)";
+        let wait = until(format!("the checkpoint to be at {end}"), limit, async || {
             engine.must_run()?;
-            let row = source.query_opt(query, &[&self.name(), &end]).await?;
-            let reached = row.and_then(|row| row.get::<_, Option<bool>>(0)).unwrap_or(false);
-            Ok(reached.then_some(()))
+            if self.checkpoint()? < Some(end) {
+                return Ok(None);
+            }
+            let told = source.query_one(query, &[&self.name(), &end.to_string()]).await?;
+            Ok(told.get::<_, bool>(0).then_some(()))
         });
         wait.await.with_context(|| engine.log())
     }
@@ -92,13 +92,16 @@ impl Setup {
         scanned.await.with_context(|| engine.log())
     }
 
-    /// Waits until the scan is over and the log is being read.
+    /// Waits until the scan is over and the log is being streamed.
     pub async fn streaming(&self, engine: &mut Engine, source: &Client) -> Result<()> {
         let query = "SELECT EXISTS (SELECT FROM pg_replication_slots \
                      JOIN pg_stat_replication ON pid = active_pid \
                      WHERE slot_name = $1 AND state IN ('catchup', 'streaming'))";
         let streaming = until("the stream", PATIENCE, async || {
             engine.must_run()?;
+            if !engine.log().contains("\"streaming\"") {
+                return Ok(None);
+            }
             Ok(source.query_one(query, &[&self.name()]).await?.get::<_, bool>(0).then_some(()))
         });
         streaming.await.with_context(|| engine.log())

@@ -46,7 +46,7 @@ pub(super) fn of(
     let pin = reads.map(|line| line.position()).transpose()?.map(|position| position.commit);
     let names = commits.iter().filter_map(|commit| Some((commit.name.as_deref()?, commit.id)));
     let names = names.collect();
-    let lives = lives.iter().map(|(acknowledged, lines)| life(*acknowledged, lines, &names));
+    let lives = lives.iter().map(|(checkpoint, lines)| life(*checkpoint, lines, &names));
     Ok(History {
         rolled_back: rolled_back(record, &transactions)?,
         transactions,
@@ -118,10 +118,10 @@ fn rolled_back(record: &Record, transactions: &[Transaction]) -> Result<Vec<(Row
 
 type Names<'a> = BTreeMap<&'a str, u64>;
 
-fn life(acknowledged: Option<Lsn>, lines: &[Line], names: &Names<'_>) -> Result<Life> {
+fn life(checkpoint: Option<Lsn>, lines: &[Line], names: &Names<'_>) -> Result<Life> {
     let judged = lines.iter().filter(|line| line.op != "message" && !is_keyless(&line.table));
     let observations = judged.map(|line| observation(line, names)).collect::<Result<_>>()?;
-    Ok(Life { resumed_from: acknowledged, observations })
+    Ok(Life { resumed_from: checkpoint, observations })
 }
 
 fn observation(line: &Line, names: &Names<'_>) -> Result<Observation> {

@@ -44,8 +44,8 @@ pub struct Trial {
     pub setup: Setup,
     target: Target,
     lives: Lives,
-    /// Per life: what the source was told before. It is not above the checkpoint that was saved.
-    acknowledged: Vec<Option<Lsn>>,
+    /// Per life: the checkpoint that it goes on from.
+    checkpoints: Vec<Option<Lsn>>,
 }
 
 /// How long an engine may take to catch up with all that a workload wrote.
@@ -79,7 +79,7 @@ impl Trial {
             }
         };
         let lives = Lives::of(setup.lines_file());
-        Ok((Self { server, setup, target, lives, acknowledged: Vec::new() }, workload))
+        Ok((Self { server, setup, target, lives, checkpoints: Vec::new() }, workload))
     }
 
     /// A connection to a PostgreSQL server.
@@ -88,9 +88,8 @@ impl Trial {
     }
 
     /// Starts a life of the engine.
-    pub async fn launch(&mut self) -> Result<Engine> {
-        let acknowledged = self.server.acknowledged(&self.setup).await?;
-        self.acknowledged.push(acknowledged);
+    pub fn launch(&mut self) -> Result<Engine> {
+        self.checkpoints.push(self.setup.checkpoint()?);
         self.lives.begin()?;
         self.setup.run()
     }
@@ -116,13 +115,13 @@ impl Trial {
         let record = self.server.record(&mut workload).await?;
         let commits = self.server.commits(record).await?;
         let mut verdict = Verdict { changes: record.changes(), ..Verdict::default() };
-        verdict.lives = self.acknowledged.len();
+        verdict.lives = self.checkpoints.len();
         let mut folded = None;
         if self.target == Target::Lines {
             self.lives.repeat_suffixes_only()?;
             let lives = self.lives.lines()?.into_iter();
             let lives: Vec<_> = lives
-                .map(|(process, lines)| (self.acknowledged.get(process).copied().flatten(), lines))
+                .map(|(process, lines)| (self.checkpoints.get(process).copied().flatten(), lines))
                 .collect();
             let lines: Vec<_> = lives.iter().flat_map(|(_, lines)| lines).cloned().collect();
             verdict.delivered = lines.len();

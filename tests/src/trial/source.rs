@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use dovetail_core::position::Lsn;
 use mysql_async::prelude::Queryable;
 use tokio_postgres::Client;
 
@@ -130,21 +129,6 @@ impl Source {
         match self {
             Self::Postgres(server) => Setup::new(name, server, &TABLES),
             Self::MySql(server) => Setup::mysql(name, server, &mysql_workload::TABLES),
-        }
-    }
-
-    /// Where a life would go on: what the server was told, or the checkpoint where servers are told nothing.
-    pub(super) async fn acknowledged(&self, setup: &Setup) -> Result<Option<Lsn>> {
-        match self {
-            Self::Postgres(server) => {
-                // Perhaps there is no server to ask.
-                let Ok(client) = server.connect().await else { return Ok(None) };
-                let query = "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = $1";
-                let row = client.query_opt(query, &[&setup.name()]).await?;
-                let lsn = row.and_then(|row| row.get::<_, Option<String>>(0));
-                lsn.map(|lsn| lsn.parse().context("a log position")).transpose()
-            }
-            Self::MySql(_) => setup.checkpoint(),
         }
     }
 

@@ -37,10 +37,25 @@ pub enum Bug {
     RepetitionNotFlagged,
     /// The log that the server holds is taken for the one that was left behind, without looking where it begins.
     LogNotExamined,
+    /// The source is told of what was appended to the spool before it is durable.
+    AcknowledgeBeforeSync,
+    /// The spool lets go of what the outlet made durable, before a checkpoint says so.
+    TrimmedBeforeSaved,
+    /// After a crash the log is read on behind what was appended, and not behind what is left of it.
+    ReadOnBehindWhatIsLost,
+    /// Where the spool has not what the stream goes on from, the log is read from where the server would go on.
+    ReadAnewWhereTheServerStands,
+    /// An attempt that finds the log being read takes what the spool holds just then for all that it will.
+    EndOfAGrowingSpool,
+    /// The stream goes on with what is read from now on, and passes over what the spool holds.
+    StreamBehindTheSpool,
+    /// Where the log is read anew, what the spool held before stays in it. No order of steps gets at the hole between
+    /// the two, since no checkpoint falls; an outlet that is restored would.
+    SpoolKeptWhenReadAnew,
 }
 
 impl Bug {
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 23] = [
         Self::ViewThenPin,
         Self::PositionThenView,
         Self::PinMovedOnResume,
@@ -57,16 +72,51 @@ impl Bug {
         Self::ChunkNumbersUsedTwice,
         Self::RepetitionNotFlagged,
         Self::LogNotExamined,
+        Self::AcknowledgeBeforeSync,
+        Self::TrimmedBeforeSaved,
+        Self::ReadOnBehindWhatIsLost,
+        Self::ReadAnewWhereTheServerStands,
+        Self::EndOfAGrowingSpool,
+        Self::StreamBehindTheSpool,
+        Self::SpoolKeptWhenReadAnew,
     ];
 
-    /// Whether a driver of such a source can do it. A slot brings its view along.
+    /// Whether a driver of such a source can do it. A slot brings its view along, and is told how far
+    /// it is needed.
     pub fn is_of(self, server: Server) -> bool {
-        server == Server::MySql || self != Self::PositionThenView
+        match self {
+            Self::PositionThenView => server == Server::MySql,
+            Self::AcknowledgeBeforeSync | Self::ReadAnewWhereTheServerStands => {
+                server == Server::Postgres
+            }
+            _ => true,
+        }
     }
 
     /// Name of a world that is enough to show it.
     pub fn shown_by(self, server: Server) -> &'static str {
         match (server, self) {
+            (Server::Postgres, Self::AcknowledgeBeforeSync | Self::TrimmedBeforeSaved)
+            | (Server::Postgres, Self::ReadOnBehindWhatIsLost | Self::StreamBehindTheSpool) => {
+                "spool: an update, and a delete"
+            }
+            (Server::Postgres, Self::SpoolKeptWhenReadAnew) => {
+                "spool: an update, and a delete, transactional"
+            }
+            (Server::Postgres, Self::ReadAnewWhereTheServerStands) => {
+                "spool: it is lost while down"
+            }
+            (Server::MySql, Self::ReadOnBehindWhatIsLost | Self::StreamBehindTheSpool) => {
+                "mysql, spool: a commit hangs between its log and its rows"
+            }
+            (Server::Postgres, Self::EndOfAGrowingSpool) => "spool: the outlet fails",
+            (Server::MySql, Self::EndOfAGrowingSpool) => "mysql, spool: the outlet fails",
+            (Server::MySql, Self::SpoolKeptWhenReadAnew) => {
+                "mysql, spool: an update, and a delete, transactional"
+            }
+            (Server::MySql, Self::TrimmedBeforeSaved) => {
+                "mysql, spool: the log is purged behind the reader"
+            }
             (Server::Postgres, Self::NoSettling) => {
                 "transactions overlap, and one hangs between its log and its rows"
             }

@@ -74,7 +74,7 @@ impl Database {
         let session = Session { done: 0, stage: Stage::Between };
         Self {
             server: scenario.server,
-            first: file_start(),
+            first: if scenario.server == Server::MySql { file_start() } else { Lsn::ZERO },
             is_reset: false,
             sessions: vec![session; scenario.sessions.len()],
             next_xid: FIRST_XID + 1,

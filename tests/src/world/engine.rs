@@ -175,12 +175,12 @@ impl Engine {
         judged
     }
 
-    /// Nothing is open and nothing is left to read: the log's end is closed too.
-    pub(super) fn keep_alive(&mut self, log_end: Lsn) {
+    /// Nothing is open and nothing is left to read: the end is closed too.
+    pub(super) fn keep_alive(&mut self, end: Lsn) {
         if let Some(stream) = &mut self.stream {
-            stream.closed = log_end;
+            stream.closed = end;
         }
-        self.pipe.push_back(Batch { observations: Vec::new(), closing: Closing::Commit(log_end) });
+        self.pipe.push_back(Batch { observations: Vec::new(), closing: Closing::Commit(end) });
     }
 }
 

@@ -116,7 +116,9 @@ pub fn explore(scenario: &Scenario, bug: Option<Bug>) -> Exploration {
 impl World {
     /// A state in which only accidents could happen has to be the end of all work.
     fn can_go_on(&self, scenario: &Scenario, enabled: &[Step]) -> bool {
-        let accident = |step: &Step| matches!(step, Step::Crash | Step::LoseView(_) | Step::Hazard);
+        let accident = |step: &Step| {
+            matches!(step, Step::Crash(_) | Step::LoseView(_) | Step::LoseOutlet | Step::Hazard)
+        };
         self.refused || !enabled.iter().all(accident) || self.is_done(scenario)
     }
 

@@ -1,22 +1,25 @@
-//! The pin and the log: what differs between servers, and what happens to them behind the pipeline's back.
+//! The pin and the log: what differs between servers.
 
 use dovetail_core::change::Xid;
 use dovetail_core::fence::Mark;
 use dovetail_core::gtid::mysql::GtidSet;
 use dovetail_core::position::Lsn;
-use dovetail_core::seam::{Continuity, Input, Log, Record, Recorded, Slot};
+use dovetail_core::seam::{Continuity, Input, Log, Slot};
 
 use super::bug::Bug;
 use super::engine::Settling;
-use super::scenario::{Hazard, Server};
+use super::scenario::Server;
 use super::situation::Situation;
 use super::step::Stepping;
-use crate::checker::history::Observation;
 
 impl Stepping<'_> {
     /// What the server holds of the log.
     pub(super) fn log(&self) -> Log {
-        let unexamined = self.bug == Some(Bug::LogNotExamined);
+        let unexamined = match self.bug {
+            Some(Bug::LogNotExamined) => true,
+            Some(Bug::ReadAnewWhereTheServerStands) => self.world.needed() == self.world.resume(),
+            _ => false,
+        };
         let database = &self.world.database;
         match (self.scenario.server, &database.slot) {
             (Server::MySql, _) if unexamined => {
@@ -88,45 +91,6 @@ impl Stepping<'_> {
                 self.engine().noted = Some(visible);
                 self.apply(Input::Pinned { at, view: false });
             }
-        }
-    }
-
-    pub(super) fn hazard(&mut self) {
-        self.world.hazard_left = false;
-        let world = &mut self.world;
-        let needed = world.pin().max(world.store.checkpoint);
-        let lost = match self.scenario.hazard {
-            None => false,
-            Some(Hazard::SlotRemade) => {
-                let (confirmed, _) = world.database.create_slot();
-                Some(confirmed) > needed
-            }
-            Some(Hazard::SlotDropped) => {
-                world.database.slot = None;
-                true
-            }
-            Some(Hazard::LogPurged) => {
-                world.database.first = world.database.log_end();
-                Some(world.database.first) > needed
-            }
-            Some(Hazard::LogReset) => {
-                world.database.is_reset = true;
-                true
-            }
-            Some(Hazard::OutletRestored) => {
-                let filled = world.store.checkpoint.is_some();
-                if filled {
-                    world.outlet.recorded = Recorded::Empty;
-                }
-                filled
-            }
-            Some(Hazard::StateLost) => {
-                world.store = Record::default();
-                true
-            }
-        };
-        if lost {
-            world.observe(Observation::LogLost);
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The small worlds: what the database does, which engine faces it, and what may go wrong.
 
+mod spooled;
+
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -62,18 +64,22 @@ impl Server {
     pub const ALL: [Self; 2] = [Self::Postgres, Self::MySql];
 }
 
-/// What happens to a pipeline behind its back, while the engine is down.
+/// What happens to a pipeline behind its back, while the engine is down where nothing else is said.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Hazard {
     SlotRemade,
     SlotDropped,
     /// The oldest file ends at the log's end.
     LogPurged,
+    /// While the log is read: the oldest file begins where the spool ends that is durable.
+    LogPurgedBehindTheReader,
     LogReset,
     /// The outlet comes back from a copy that was taken before anything was written.
     OutletRestored,
     /// The state directory comes back empty.
     StateLost,
+    /// The spool comes back empty, and nothing else.
+    SpoolLost,
 }
 
 /// One world to explore.
@@ -90,7 +96,11 @@ pub struct Scenario {
     pub added: BTreeSet<TableName>,
     /// The outlet keeps the checkpoint in the transaction of the rows.
     pub transactional: bool,
+    /// The log is read into a spool, beside the scan.
+    pub spool: bool,
     pub crashes: u8,
+    /// How often the outlet fails, while the log is read on.
+    pub outlet_losses: u8,
     pub view_losses: u8,
     pub hazard: Option<Hazard>,
 }
@@ -133,7 +143,9 @@ impl Scenario {
             mode: Mode::Initial,
             added: BTreeSet::new(),
             transactional: false,
+            spool: false,
             crashes: 1,
+            outlet_losses: 0,
             view_losses: 0,
             hazard: None,
         }
@@ -234,6 +246,7 @@ impl Scenario {
         ];
         all.extend(hazards);
         all.extend(Self::all_mysql());
+        all.extend(Self::all_spooled());
         all
     }
 

@@ -22,13 +22,24 @@ pub enum Situation {
     PassedTheFence,
     Repeated,
     OutletAheadOfTheRecord,
+    ReadWhileScanning,
+    /// An outlet had failed, and no attempt had begun yet.
+    ReadWithoutAnAttempt,
+    SpoolSurvived,
+    SpoolCutByTheCrash,
+    OutletAheadOfTheSpool,
+    SpoolTrimmed,
+    SpooledBeforeATableWasAdded,
+    PurgedBehindTheReader,
+    /// The server had removed the log that was to be read from the pin on.
+    FinishedThoughPurged,
     Finished,
     Refused,
     AtRest,
 }
 
 impl Situation {
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 31] = [
         Self::CrashBeforeThePin,
         Self::CrashBetween,
         Self::CrashInTheScan,
@@ -48,6 +59,15 @@ impl Situation {
         Self::PassedTheFence,
         Self::Repeated,
         Self::OutletAheadOfTheRecord,
+        Self::ReadWhileScanning,
+        Self::ReadWithoutAnAttempt,
+        Self::SpoolSurvived,
+        Self::SpoolCutByTheCrash,
+        Self::OutletAheadOfTheSpool,
+        Self::SpoolTrimmed,
+        Self::SpooledBeforeATableWasAdded,
+        Self::PurgedBehindTheReader,
+        Self::FinishedThoughPurged,
         Self::Finished,
         Self::Refused,
         Self::AtRest,

@@ -26,11 +26,20 @@ pub(super) enum Step {
     ReadChunk(usize),
     ReadTransaction,
     KeepAlive,
+    /// The reader appends to the spool.
+    ReadOn,
+    /// What was appended becomes durable, and the server is told.
+    Sync,
+    /// An attempt begins, while the log is being read: the server is looked at, and the seam is told later.
+    Look,
     /// The next batch reaches the outlet.
     Deliver,
     /// The connection that holds the view, or creates the slot, is gone; `true`: the slot was created all the same.
     LoseView(bool),
-    Crash,
+    /// The attempt ends, and the log is read on.
+    LoseOutlet,
+    /// The spool survives up to there.
+    Crash(Option<Lsn>),
     Hazard,
 }
 
@@ -50,11 +59,16 @@ impl World {
         if self.refused {
             return steps;
         }
+        if self.can_read_on() {
+            steps.push(Step::ReadOn);
+        }
+        if self.can_sync() {
+            steps.push(Step::Sync);
+        }
         let Some(engine) = &self.engine else {
-            steps.push(Step::Start);
-            if self.hazard_left && !self.lives.is_empty() && self.pin().is_some() {
-                steps.push(Step::Hazard);
-            }
+            let looked = self.reader.is_none() || self.shown.is_some();
+            steps.push(if looked { Step::Start } else { Step::Look });
+            steps.extend(self.accidents(scenario));
             return steps;
         };
         if self.can_perform(engine) {
@@ -73,30 +87,16 @@ impl World {
         let tables = scenario.tables.iter().enumerate().filter(readable);
         steps.extend(tables.map(|(index, _)| Step::ReadChunk(index)));
         if let Some(stream) = &engine.stream {
-            if stream.next < self.database.log.len() {
+            if self.next_streamed(stream.next).is_some() {
                 steps.push(Step::ReadTransaction);
-            } else if stream.closed < self.database.log_end() {
+            } else if stream.closed < self.end_streamed() {
                 steps.push(Step::KeepAlive);
             }
         }
         if !engine.pipe.is_empty() {
             steps.push(Step::Deliver);
         }
-        if self.crashes_left > 0 {
-            steps.push(Step::Crash);
-        }
-        if self.view_losses_left > 0 && engine.stream.is_none() {
-            let creating = engine.todo.contains(&Action::TakePin);
-            let held =
-                engine.exported.is_some() || engine.view.is_some() || engine.settling.is_some();
-            if creating || held {
-                steps.push(Step::LoseView(false));
-            }
-            let leaves_a_slot = scenario.server == Server::Postgres;
-            if creating && leaves_a_slot && self.database.can_take_pin() {
-                steps.push(Step::LoseView(true));
-            }
-        }
+        steps.extend(self.accidents(scenario));
         steps
     }
 
@@ -111,6 +111,7 @@ impl World {
 
 impl Stepping<'_> {
     pub(super) fn take(&mut self, step: Step) {
+        self.world.forget_accounts();
         match step {
             Step::Session(session) => self.world.database.step(self.scenario, session),
             Step::Start => self.start(),
@@ -128,12 +129,16 @@ impl Stepping<'_> {
             Step::ReadChunk(table) => self.read_chunk(table),
             Step::ReadTransaction => self.read_transaction(),
             Step::KeepAlive => {
-                let log_end = self.world.database.log_end();
-                self.engine().keep_alive(log_end);
+                let end = self.world.end_streamed();
+                self.engine().keep_alive(end);
             }
+            Step::ReadOn => self.read_on(),
+            Step::Sync => self.sync(),
+            Step::Look => self.world.shown = Some((self.log(), self.world.database.log_end())),
             Step::Deliver => self.deliver(),
             Step::LoseView(created) => self.lose_view(created),
-            Step::Crash => self.crash(),
+            Step::LoseOutlet => self.lose_outlet(),
+            Step::Crash(end) => self.crash(end),
             Step::Hazard => self.hazard(),
         }
         if self.world.is_at_rest(self.scenario) {
@@ -164,11 +169,14 @@ impl Stepping<'_> {
         }
         let resumed_from = self.world.store.checkpoint.or(self.world.pin());
         self.world.lives.push(Life { resumed_from, observations: Vec::new() });
-        let log_end = self.world.database.log_end();
-        if self.world.lives.len() == 2 {
-            self.world.added_at = Some(log_end);
+        let shown = self.world.shown.take();
+        let (log, log_end) = shown.unwrap_or_else(|| (self.log(), self.world.database.log_end()));
+        if self.world.reader.is_none() {
+            self.world.processes += 1;
+            if self.world.processes == 2 {
+                self.world.added_at = Some(log_end);
+            }
         }
-        let log = self.log();
         let outlet = self.world.outlet.recorded;
         if let Recorded::At(lsn) = outlet
             && Some(lsn) > self.world.store.checkpoint
@@ -179,7 +187,8 @@ impl Stepping<'_> {
         let tables = wanted.iter().map(|it| (it.name.clone(), Some(it.id))).collect();
         self.world.engine = Some(Engine::new(self.world.store.clone()));
         let mode = self.scenario.mode;
-        self.apply(Input::Start(Start { tables, mode, log, outlet, log_end }));
+        let spool = self.spool();
+        self.apply(Input::Start(Start { tables, mode, log, outlet, spool, log_end }));
     }
 
     fn perform(&mut self) {
@@ -215,7 +224,9 @@ impl Stepping<'_> {
             }
             Action::Scan(due) => self.scan(due),
             Action::Stream { from, again_before } => self.stream(from, again_before),
-            Action::Acknowledge(lsn) => self.acknowledge(lsn),
+            Action::Read { from, anew } => self.begin_reading(from, anew),
+            Action::Release(lsn) if self.scenario.spool => self.trim(lsn),
+            Action::Release(lsn) => self.acknowledge(lsn),
             Action::Refuse(refusal) => self.refuse(&refusal),
         }
     }
@@ -225,7 +236,12 @@ impl Stepping<'_> {
         self.world.store = store.with(&step);
         match step {
             seam::Step::Checkpoint(lsn) => self.world.observe(Observation::Saved(lsn)),
-            seam::Step::Finish => self.situations.push(Situation::Finished),
+            seam::Step::Finish => {
+                self.situations.push(Situation::Finished);
+                if Some(self.world.database.first) > self.world.pin() {
+                    self.situations.push(Situation::FinishedThoughPurged);
+                }
+            }
             seam::Step::Pin(_) => self.world.note = self.engine().noted.take(),
             seam::Step::Intend if self.bug == Some(Bug::ViewThenPin) => {
                 let view = self.world.database.open_view();
@@ -271,13 +287,19 @@ impl Stepping<'_> {
     }
 
     fn stream(&mut self, from: Lsn, again_before: Lsn) {
+        // What is not read from the server is not its to leave out.
+        let spooled = self.scenario.spool;
         let confirmed = self.world.database.slot.as_ref().map(|slot| slot.confirmed);
-        let from = confirmed.unwrap_or(from).max(from);
+        let from = confirmed.filter(|_| !spooled).unwrap_or(from).max(from);
         let log = 0..self.world.database.log.len();
         let next = log.clone().find(|index| self.world.database.commit(*index) >= from);
-        let next = next.unwrap_or(log.end);
+        let mut next = next.unwrap_or(log.end);
+        if spooled && self.bug == Some(Bug::StreamBehindTheSpool) {
+            next = self.world.has_appended();
+        }
         // At the pin the stream is asked for by what it is to leave out, behind it by position.
-        let skipped = self.world.note.clone().filter(|_| self.world.pin() == Some(from));
+        let skipped =
+            self.world.note.clone().filter(|_| !spooled && self.world.pin() == Some(from));
         let engine = self.engine();
         engine.stream = Some(Stream { next, skipped, again_before, closed: from });
         engine.view = None;
@@ -295,7 +317,7 @@ impl Stepping<'_> {
     fn refuse(&mut self, refusal: &Refusal) {
         if matches!(refusal, Refusal::OutOfOrder { .. }) {
             self.world.defect = Some("the seam and its driver disagree");
-        } else if self.scenario.hazard.is_none() {
+        } else if !self.world.has_lost() {
             self.world.defect = Some("the pipeline stops though nothing is wrong");
         }
         self.situations.push(Situation::Refused);
@@ -328,9 +350,17 @@ impl Stepping<'_> {
     }
 
     fn read_transaction(&mut self) {
-        let wanted: Vec<Table> = self.world.wanted(self.scenario).into_iter().cloned().collect();
         let bug = self.bug;
+        let next = self.engine().stream.as_ref().map_or(0, |stream| stream.next);
+        let next = self.world.next_streamed(next).expect("the step is enabled while there is one");
+        let wanted = self.world.streamed_tables(self.scenario, next);
+        if wanted.len() < self.world.wanted(self.scenario).len() {
+            self.situations.push(Situation::SpooledBeforeATableWasAdded);
+        }
         let engine = self.world.engine.as_mut().expect("the step is enabled while it runs");
+        if let Some(stream) = &mut engine.stream {
+            stream.next = next;
+        }
         let fenced = !engine.seam.fences().is_empty();
         let judged = engine.read_transaction(&self.world.database, &wanted, bug);
         if judged.skipped {
@@ -371,6 +401,9 @@ impl Stepping<'_> {
                 if self.bug == Some(Bug::AcknowledgeBeforeSave) {
                     self.acknowledge(lsn);
                 }
+                if self.bug == Some(Bug::TrimmedBeforeSaved) {
+                    self.trim(lsn);
+                }
                 self.apply(Input::CommitDurable(lsn));
             }
         }
@@ -403,41 +436,6 @@ impl Stepping<'_> {
             }
         }
         self.apply(Input::ChunkDurable(chunk));
-    }
-
-    fn lose_view(&mut self, created: bool) {
-        self.world.view_losses_left -= 1;
-        self.situations.push(Situation::ViewLost);
-        if created {
-            self.world.database.create_slot();
-        }
-        let engine = self.engine();
-        if engine.view.is_some() {
-            self.situations.push(Situation::ViewReopened);
-        }
-        let engine = self.engine();
-        engine.todo.retain(|action| !action.needs_view());
-        engine.settling = None;
-        engine.exported = None;
-        engine.noted = None;
-        engine.view = None;
-        engine.scans.clear();
-        self.apply(Input::ViewLost);
-    }
-
-    fn crash(&mut self) {
-        self.world.crashes_left -= 1;
-        let scanning = |engine: &Engine| engine.view.is_some();
-        let situation = match &self.world.engine {
-            _ if !self.world.outlet.open.is_empty() => Situation::CrashInsideATransaction,
-            Some(engine) if engine.stream.is_some() => Situation::CrashInTheStream,
-            Some(engine) if scanning(engine) => Situation::CrashInTheScan,
-            _ if self.world.pin().is_none() => Situation::CrashBeforeThePin,
-            _ => Situation::CrashBetween,
-        };
-        self.situations.push(situation);
-        self.world.engine = None;
-        self.world.outlet.open.clear();
     }
 
     /// What a driver would take for the end of the transaction that a batch is cut from.

@@ -19,18 +19,38 @@ use std::collections::BTreeSet;
 use crate::position::Lsn;
 use crate::schema::{RelationId, TableName};
 
-use super::protocol::{Continuity, Log, Mode, Recorded, Refusal, Slot, Start};
+use super::protocol::{Continuity, Log, Mode, Recorded, Refusal, Slot, Spool, Start};
 use super::record::{Pin, Record, Scan};
 
 /// Where the stream goes on; `None` before there is a pin.
 pub(super) fn resume_position(record: &Record, start: &Start) -> Option<Lsn> {
-    let Pin::At(pin) = record.pin else { return None };
-    Some(pin).max(record.checkpoint).max(outlet_position(start))
+    let saved = saved_position(record)?;
+    Some(outlet_position(record, start).map_or(saved, |recorded| recorded.max(saved)))
 }
 
-/// What the outlet says of where to go on in this log.
-pub(super) fn outlet_position(start: &Start) -> Option<Lsn> {
-    start.outlet.position().filter(|_| !is_elsewhere(start))
+/// Where the log is read from: behind what the spool holds, unless the stream goes on before or behind that. `true`: what
+/// the spool holds is of no use. `None` where it is being read already, or there is no pin.
+pub(super) fn reading_position(record: &Record, start: &Start) -> Option<(Lsn, bool)> {
+    let from = resume_position(record, start)?;
+    match start.spool {
+        Spool::Holds { to, .. } if start.spool.covers(from) => Some((to, false)),
+        Spool::Growing { .. } if start.spool.covers(from) => None,
+        _ => Some((from, true)),
+    }
+}
+
+/// What the outlet says of where to go on: a position of this log, or of what the spool holds.
+pub(super) fn outlet_position(record: &Record, start: &Start) -> Option<Lsn> {
+    let is_spooled = |recorded: &Lsn| {
+        let saved = saved_position(record);
+        saved.is_some_and(|saved| start.spool.covers(saved)) && start.spool.covers(*recorded)
+    };
+    start.outlet.position().filter(|recorded| !is_elsewhere(start) || is_spooled(recorded))
+}
+
+fn saved_position(record: &Record) -> Option<Lsn> {
+    let Pin::At(pin) = record.pin else { return None };
+    Some(record.checkpoint.unwrap_or(pin).max(pin))
 }
 
 fn is_elsewhere(start: &Start) -> bool {
@@ -51,8 +71,8 @@ pub fn examine(record: &Record, start: &Start) -> Result<(), Refusal> {
         Pin::At(pin) => {
             examine_tables(record, start)?;
             examine_mode(record, start)?;
-            let saved = record.checkpoint.unwrap_or(pin).max(pin);
-            examine_resumption(saved, record.checkpoint.is_some(), start)
+            examine_outlet(record, pin, start)?;
+            examine_log(record, start)
         }
         Pin::None if !is_free(start.log) => Err(Refusal::SlotTaken),
         // Given up: the pipeline has streamed from it.
@@ -97,23 +117,27 @@ fn examine_mode(record: &Record, start: &Start) -> Result<(), Refusal> {
     if tables.is_empty() { Ok(()) } else { Err(Refusal::ScanUnfinished { tables }) }
 }
 
-fn examine_resumption(saved: Lsn, delivered: bool, start: &Start) -> Result<(), Refusal> {
-    let log_end = start.log_end;
-    let from = outlet_position(start).map_or(saved, |recorded| recorded.max(saved));
-    examine_continuity(from, start.log)?;
-    if from > log_end {
-        return Err(Refusal::ServerBehind { position: from, log_end });
-    }
+fn examine_outlet(record: &Record, pin: Lsn, start: &Start) -> Result<(), Refusal> {
+    let saved = saved_position(record).unwrap_or(pin);
     match start.outlet {
         Recorded::At(recorded) if recorded < saved => {
-            return Err(Refusal::OutletBehind { recorded: Some(recorded), saved });
+            Err(Refusal::OutletBehind { recorded: Some(recorded), saved })
         }
-        Recorded::Empty if delivered => {
-            return Err(Refusal::OutletBehind { recorded: None, saved });
+        Recorded::Empty if record.checkpoint.is_some() => {
+            Err(Refusal::OutletBehind { recorded: None, saved })
         }
-        _ => {}
+        _ => Ok(()),
     }
-    examine_log(from, start.log)
+}
+
+/// What has to be in the server's log is what is read from there, not what the spool holds.
+fn examine_log(record: &Record, start: &Start) -> Result<(), Refusal> {
+    let Some((from, _)) = reading_position(record, start) else { return Ok(()) };
+    examine_continuity(from, start.log)?;
+    if from > start.log_end {
+        return Err(Refusal::ServerBehind { position: from, log_end: start.log_end });
+    }
+    examine_kept(from, start.log)
 }
 
 /// Before positions are compared at all: whether they are of one log.
@@ -134,7 +158,7 @@ fn examine_continuity(from: Lsn, log: Log) -> Result<(), Refusal> {
     }
 }
 
-fn examine_log(from: Lsn, log: Log) -> Result<(), Refusal> {
+fn examine_kept(from: Lsn, log: Log) -> Result<(), Refusal> {
     match log {
         Log::Slot(Slot::Absent) => Err(Refusal::SlotMissing { from }),
         Log::Slot(Slot::Lost) => Err(Refusal::SlotLost { from }),

@@ -7,9 +7,11 @@ use crate::fence::{Fence, Mark};
 use crate::position::Lsn;
 use crate::schema::{RelationId, TableName};
 
-use super::examination::{examine, fenced_elsewhere, outlet_position, resume_position};
+use super::examination::{
+    examine, fenced_elsewhere, outlet_position, reading_position, resume_position,
+};
 use super::fences::{Fences, Verdict};
-use super::protocol::{Action, Due, Input, Log, Mode, Refusal, Slot, Start, View};
+use super::protocol::{Action, Due, Input, Log, Mode, Refusal, Slot, Spool, Start, View};
 use super::record::{Fenced, Pin, Record, Step};
 use super::scanning::{Complete, Scanning};
 
@@ -30,6 +32,8 @@ pub struct Seam {
     completing: BTreeSet<TableName>,
     /// One past the highest chunk number that was planned in this life.
     next_chunk: BTreeMap<TableName, u32>,
+    /// The log is being read into the spool.
+    reading: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -108,6 +112,7 @@ impl Seam {
             pinned_view: false,
             completing: BTreeSet::new(),
             next_chunk: BTreeMap::new(),
+            reading: false,
         }
     }
 
@@ -185,7 +190,11 @@ impl Seam {
         }
     }
 
-    fn started(&mut self, start: Start) -> Vec<Action> {
+    fn started(&mut self, mut start: Start) -> Vec<Action> {
+        // What was read before there was a pin was read for another one.
+        if !self.streamed_before && start.spool != Spool::Off {
+            start.spool = Spool::Empty;
+        }
         if let Err(refusal) = examine(&self.record, &start) {
             return self.refuse(refusal);
         }
@@ -232,8 +241,27 @@ impl Seam {
         vec![Action::DropPin]
     }
 
-    /// From a saved pin on: what is due is scanned, then the log is streamed.
+    /// From a saved pin on: the log is read into the spool, what is due is scanned, then the log is streamed.
     fn reach_rows(&mut self) -> Vec<Action> {
+        let mut actions = self.read();
+        actions.extend(self.reach_due());
+        actions
+    }
+
+    /// Once: the server need not keep its log for as long as the scan takes.
+    fn read(&mut self) -> Vec<Action> {
+        let spooled = self.start.as_ref().filter(|start| start.spool != Spool::Off);
+        let position = spooled.and_then(|start| reading_position(&self.record, start));
+        match position {
+            Some((from, anew)) if !self.reading => {
+                self.reading = true;
+                vec![Action::Read { from, anew }]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn reach_due(&mut self) -> Vec<Action> {
         let due = self.due();
         if due.is_empty() {
             return if self.completing.is_empty() { self.stream() } else { self.scan_nothing() };
@@ -360,7 +388,7 @@ impl Seam {
     }
 
     fn stream(&mut self) -> Vec<Action> {
-        let outlet = self.start.as_ref().and_then(outlet_position);
+        let outlet = self.start.as_ref().and_then(|start| outlet_position(&self.record, start));
         let from = self.resume();
         let again_before = self.delivered_before().unwrap_or(from);
         let streaming = Streaming { saving: None, waiting: outlet, finishing: false };
@@ -402,7 +430,7 @@ impl Seam {
     fn checkpoint_saved(&mut self, mut streaming: Streaming, lsn: Lsn) -> Vec<Action> {
         self.fences.retire(lsn);
         streaming.saving = None;
-        let mut actions = vec![Action::Acknowledge(lsn)];
+        let mut actions = vec![Action::Release(lsn)];
         actions.extend(self.advance(streaming));
         actions
     }

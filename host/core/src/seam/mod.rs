@@ -71,6 +71,19 @@
 //! ahead of the record after a crash: the stream goes on from there, so that nothing is repeated. One that is *behind* the
 //! record was restored from an older copy: refused, as is every other pair of positions out of order (`examination`).
 //!
+//! **A spool** between the reader and the lanes changes none of this, because the stream still runs from R on; it changes
+//! what the server has to keep. The log is read from the saved pin on ([`Action::Read`]), beside the scan, and the driver
+//! acknowledges what the spool has synced. Where reading goes on after a crash is the spool's end E:
+//! - from <= R <= E: everything from R on is in the spool or read behind it. The server has to have the log from E on.
+//! - E < R: the outlet, or even the checkpoint, is ahead, because what goes to the lanes does not wait for the sync. Nothing
+//!   in the spool is needed; it is begun anew at R, which the server has, as it was told of E at most.
+//! - R < from, or no spool where there was one: what lies before E may be gone. The examination compares what the server
+//!   keeps with R then, and refuses.
+//!
+//! (a) speaks of "every transaction that is not streamed". What an earlier configuration left out is not in the spool though
+//! it lies behind R, so a table that is scanned then needs a view with everything before E in it: settling covers that, as it
+//! covers the log's end at the start.
+//!
 //! # Counter-examples
 //!
 //! Each breaks one of the rules above, and is seeded in the explorer as a wrong driver. The missing numbers belong to the
@@ -86,7 +99,7 @@
 //!    start, until the operator removes the state; so are binlog files that were purged or begun anew, and a server that
 //!    has not the same history.
 //! 5. The acknowledgement runs ahead of the outlet; crash; the server never sends the rest again. Here it follows
-//!    [`Input::Saved`].
+//!    [`Input::Saved`], or the spool's sync.
 //! 6. and 12. A batch ends inside a transaction and carries the transaction's end; crash; its rest is lost. Here only
 //!    [`Closing::Commit`](crate::batch::Closing::Commit) is a position, and a batch that cuts a transaction has none.
 //! 9. A row is delivered in attempt A; crash; it is deleted; view B has no row, and the delete is in B's fence. Dropped,
@@ -118,17 +131,17 @@
 //!   barriers.
 //! - To say [`Input::ChunkDurable`] and [`Input::CommitDurable`] for what an outlet reported, nothing else.
 //! - When the view is lost, to forget the actions that [need it](Action::needs_view) before it says so.
+//! - Where there is a spool: to tell the source of nothing before all of the spool up to there is synced, what was found
+//!   at the start included; to let go of nothing before [`Action::Release`]. What was delivered may be ahead of what is
+//!   synced. While the reader of an earlier attempt is at work: to say [that](Spool::Growing), and not how far it is.
 //! - When the stream's connection is lost: to stop everything behind it, and begin again with a new seam from the saved
 //!   record, as after a crash.
 //!
 //! # What is left out
 //!
-//! Tables are scanned first, then the log is streamed from the pin; the server keeps the log meanwhile. Two things come
-//! later, and have their place: a *spool* between the source and the lanes lets the stream run during the scan
-//! ([`Action::Stream`] then splits into reading and emitting, and [`Step::Checkpoint`] into the spool's end and the
-//! outlet's); and *chunk-level resume* (several [`Fenced`] for one table, each with its key range; the verdict then needs
-//! the key). With it, counter-example 8 (heap pages do not say in which view a moved row was read) and 10 come into
-//! play, and the deletes that a later view holds take the place of the barrier.
+//! *Chunk-level resume* (several [`Fenced`] for one table, each with its key range; the verdict then needs the key) comes
+//! later. With it, counter-example 8 (heap pages do not say in which view a moved row was read) and 10 come into play, and
+//! the deletes that a later view holds, which are in the spool, take the place of the barrier.
 //!
 //! A doubt: an outlet that keeps its position, and is emptied between the scan and the first checkpoint, is told from a
 //! fresh one only because the driver closes R itself (an empty batch) when the stream begins. Emptied in the moment
@@ -147,6 +160,7 @@ pub use examination::examine;
 pub use fences::{Fences, Verdict};
 pub use machine::Seam;
 pub use protocol::{
-    Action, Continuity, Due, Gap, Input, Log, Loss, Mode, Recorded, Refusal, Slot, Start, View,
+    Action, Continuity, Due, Gap, Input, Log, Loss, Mode, Recorded, Refusal, Slot, Spool, Start,
+    View,
 };
 pub use record::{Fenced, Pin, Record, Scan, Step};

@@ -72,6 +72,32 @@ pub enum Continuity {
     Reset,
 }
 
+/// What of the log the pipeline itself keeps, between the reader and the lanes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Spool {
+    /// Nothing: the log is read when it is streamed.
+    Off,
+    /// It is kept from now on.
+    Empty,
+    /// Every transaction whose position is at or past `from` and before `to`.
+    Holds { from: Lsn, to: Lsn },
+    /// Every transaction at or past `from`, now or soon: the reader of an earlier attempt is still at work. It has no end
+    /// here, because what the server shows is of another moment: an end that was looked up later may be past the log's, one
+    /// that was looked up earlier before what the server has been told of meanwhile; and neither is wrong.
+    Growing { from: Lsn },
+}
+
+impl Spool {
+    /// Whether the stream can go on from this position without anything that is not in it, and not to be read yet.
+    pub(super) fn covers(self, position: Lsn) -> bool {
+        match self {
+            Self::Off | Self::Empty => false,
+            Self::Holds { from, to } => (from..=to).contains(&position),
+            Self::Growing { from } => from <= position,
+        }
+    }
+}
+
 /// The position that the outlet keeps beside its rows.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Recorded {
@@ -99,6 +125,7 @@ pub struct Start {
     pub mode: Mode,
     pub log: Log,
     pub outlet: Recorded,
+    pub spool: Spool,
     /// The log's end now (PostgreSQL's insert position): no earlier life can have delivered a commit record at or past
     /// it.
     pub log_end: Lsn,
@@ -189,14 +216,22 @@ pub enum Action {
     /// A barrier down the lanes that empties these tables, before any row of [`Action::Scan`].
     Truncate(BTreeSet<TableName>),
     Scan(Vec<Due>),
-    /// Nothing follows from a view any more. Stream the log from here.
+    /// Read the log into the spool, from here on; it is not streamed from there yet. An attempt that ends need not end
+    /// the reading: the next one is told that the spool is [`Growing`](Spool::Growing).
+    Read {
+        from: Lsn,
+        /// What the spool holds is of no use: it is emptied first.
+        anew: bool,
+    },
+    /// Nothing follows from a view any more. Stream the log from here; out of the spool, where there is one.
     Stream {
         from: Lsn,
         /// Changes that committed before this may have been delivered by an earlier life.
         again_before: Lsn,
     },
-    /// Tell the source that it need not keep what committed before this.
-    Acknowledge(Lsn),
+    /// What committed before this is needed by nobody: the spool may let go of it; where there is none, tell the source
+    /// that it need not keep it.
+    Release(Lsn),
     /// Emit nothing further; stop this pipeline, and say why. No other action follows, ever.
     Refuse(Refusal),
 }
@@ -213,8 +248,9 @@ impl Action {
             | Self::Scan(_) => true,
             Self::Save(_)
             | Self::DropPin
+            | Self::Read { .. }
             | Self::Stream { .. }
-            | Self::Acknowledge(_)
+            | Self::Release(_)
             | Self::Refuse(_) => false,
         }
     }

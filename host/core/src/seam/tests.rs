@@ -1,6 +1,7 @@
 //! The machine, one rule at a time. What orders of steps can do is the explorer's part.
 
 mod files;
+mod spool;
 
 use std::collections::BTreeSet;
 
@@ -31,6 +32,7 @@ fn start(names: &[&str]) -> Start {
         mode: Mode::Initial,
         log: Log::Slot(Slot::Present { confirmed: lsn(50), streamed: false }),
         outlet: Recorded::Unkept,
+        spool: Spool::Off,
         log_end: lsn(1000),
     }
 }
@@ -127,7 +129,7 @@ fn a_first_life_saves_each_step_before_the_next_is_taken() {
     assert_eq!(seam.apply(Input::Saved(Step::Finish)), vec![]);
     assert_eq!(seam.apply(Input::CommitDurable(lsn(60))), save(Step::Checkpoint(lsn(60))));
     let saved = seam.apply(Input::Saved(Step::Checkpoint(lsn(60))));
-    assert_eq!(saved, vec![Action::Acknowledge(lsn(60))]);
+    assert_eq!(saved, vec![Action::Release(lsn(60))]);
     assert!(seam.record().finished);
 }
 
@@ -208,11 +210,11 @@ fn a_fence_retires_at_its_horizon_and_with_the_last_one_the_hand_over_ends() {
     seam.apply(Input::Start(start(&["a"])));
     seam.apply(Input::CommitDurable(lsn(89)));
     let before = seam.apply(Input::Saved(Step::Checkpoint(lsn(89))));
-    assert_eq!(before, vec![Action::Acknowledge(lsn(89))]);
+    assert_eq!(before, vec![Action::Release(lsn(89))]);
     assert_eq!(judge(&seam, RELATION, 13), Verdict::Drop);
     seam.apply(Input::CommitDurable(lsn(90)));
     let at = seam.apply(Input::Saved(Step::Checkpoint(lsn(90))));
-    assert_eq!(at, vec![Action::Acknowledge(lsn(90)), Action::Save(Step::Finish)]);
+    assert_eq!(at, vec![Action::Release(lsn(90)), Action::Save(Step::Finish)]);
     assert!(seam.fences().is_empty());
 }
 
@@ -225,7 +227,7 @@ fn checkpoints_are_saved_one_at_a_time_and_never_fall() {
     assert_eq!(seam.apply(Input::CommitDurable(lsn(65))), vec![]);
     let saved = seam.apply(Input::Saved(Step::Checkpoint(lsn(60))));
     let next = Action::Save(Step::Checkpoint(lsn(70)));
-    assert_eq!(saved, vec![Action::Acknowledge(lsn(60)), next]);
+    assert_eq!(saved, vec![Action::Release(lsn(60)), next]);
     seam.apply(Input::Saved(Step::Checkpoint(lsn(70))));
     assert_eq!(seam.apply(Input::CommitDurable(lsn(70))), vec![]);
 }

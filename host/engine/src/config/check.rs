@@ -1,13 +1,13 @@
 //! From a file's text to a checked pipeline, or to everything that is wrong with it.
 
-use std::num::NonZeroU16;
+use std::num::{NonZeroU16, NonZeroU32};
 use std::ops::RangeInclusive;
 use std::path::Path;
 
 use super::environment::Environment;
 use super::field::{Field, Reader, Section};
 use super::problem::{Place, Problems};
-use super::{Pipeline, Snapshot, SnapshotMode, outlet, plugin, source, tree};
+use super::{Pipeline, Snapshot, SnapshotMode, outlet, plugin, source, spool, tree};
 
 /// Each lane is a thread with an instance of every plugin, and each worker a connection to the source: more than this
 /// is a slip of the finger.
@@ -57,6 +57,7 @@ fn pipeline(field: &Field<'_>, reader: &mut Reader<'_>, directory: &Path) -> Opt
             mode: SnapshotMode::Initial,
             workers: PARALLEL_DEFAULT,
             chunk_rows: CHUNK_ROWS,
+            max_rows_per_second: None,
         }),
     };
     let lanes = parallel(&mut root, reader, "lanes");
@@ -68,6 +69,7 @@ fn pipeline(field: &Field<'_>, reader: &mut Reader<'_>, directory: &Path) -> Opt
         .required(reader, "state", expected)
         .and_then(|field| field.text(reader, expected))
         .map(|state| directory.join(state));
+    let spool = spool::check(&mut root, reader);
     root.finish(reader);
     Some(Pipeline {
         name: name?,
@@ -78,11 +80,13 @@ fn pipeline(field: &Field<'_>, reader: &mut Reader<'_>, directory: &Path) -> Opt
         outlets: outlets?,
         deliver: deliver?,
         state: state?,
+        spool: spool?,
     })
 }
 
 fn snapshot(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<Snapshot> {
-    let mut section = field.section(reader, "{mode: ..., workers: ..., chunk_rows: ...}")?;
+    let expected = "{mode: ..., workers: ..., chunk_rows: ..., max_rows_per_second: ...}";
+    let mut section = field.section(reader, expected)?;
     let mode = match section.optional("mode") {
         Some(field) => field.choice(
             reader,
@@ -99,8 +103,17 @@ fn snapshot(field: &Field<'_>, reader: &mut Reader<'_>) -> Option<Snapshot> {
         Some(field) => field.number(reader, 1..=u32::MAX),
         None => Some(CHUNK_ROWS),
     };
+    let max_rows_per_second = match section.optional("max_rows_per_second") {
+        Some(field) => field.number(reader, 1..=u32::MAX).map(NonZeroU32::new),
+        None => Some(None),
+    };
     section.finish(reader);
-    Some(Snapshot { mode: mode?, workers: workers?, chunk_rows: chunk_rows? })
+    Some(Snapshot {
+        mode: mode?,
+        workers: workers?,
+        chunk_rows: chunk_rows?,
+        max_rows_per_second: max_rows_per_second?,
+    })
 }
 
 fn parallel(

@@ -13,6 +13,7 @@ mod problem;
 mod quantity;
 mod server;
 mod source;
+mod spool;
 mod table;
 mod tree;
 
@@ -85,6 +86,8 @@ pub struct Pipeline {
     pub deliver: Vec<String>,
     /// Directory of the state.
     pub state: PathBuf,
+    /// `None`: the log is read when it is streamed, and the server has to keep it for as long as a scan takes.
+    pub spool: Option<Spool>,
 }
 
 /// A secret. `Debug` hides it; only the code that sends it to its server reads it.
@@ -273,6 +276,25 @@ pub struct Snapshot {
     pub workers: NonZeroU16,
     /// Size of a chunk in rows, as the planner estimates them.
     pub chunk_rows: u32,
+    /// Of all tables together; as fast as source and outlets go without one.
+    pub max_rows_per_second: Option<NonZeroU32>,
+}
+
+/// The local copy of the log between the reader and the lanes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Spool {
+    /// Bytes on the disk.
+    pub limit: u64,
+    pub at_limit: AtLimit,
+}
+
+/// What becomes of reading when the spool is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AtLimit {
+    /// It waits until the outlets have taken something; the server keeps its log meanwhile.
+    Wait,
+    /// The pipeline stops, with an error.
+    Stop,
 }
 
 #[derive(Clone)]

@@ -7,25 +7,27 @@
 //! 2. a checkpoint that is saved is made of an outlet's [`Durable`], and what is acknowledged of the store's [`Saved`]:
 //!    neither can be made here;
 //! 3. a change of a table that the fences hold is dropped before it is dispatched, and nothing else is dropped;
-//! 4. the end: nothing more is read, what is in the lanes is delivered, what landed is saved, and only then the
+//! 4. the log is read into the spool by a task of its own, the [`Intake`], which is not this attempt's: it is started here,
+//!    and goes on when the attempt fails for another reason;
+//! 5. the end: nothing more is read, what is in the lanes is delivered, what landed is saved, and only then the
 //!    connection to the source closes.
 
 mod delivering;
 mod reading;
+mod scanning;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
-use dovetail_core::batch::{ChunkId, Closing};
-use dovetail_core::change::{Change, Event};
-use dovetail_core::position::{Lsn, Position};
-use dovetail_core::schema::TableName;
-use dovetail_core::seam::{Action, Due, Input, Pin as Pinned, Seam, Start, Step, Verdict, View};
+use dovetail_core::batch::Closing;
+use dovetail_core::change::Event;
+use dovetail_core::position::Lsn;
+use dovetail_core::seam::{Action, Input, Pin as Pinned, Record, Seam, Start, Step, Verdict};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, info, warn};
+use tracing::{debug, info};
 
 use self::delivering::Delivering;
 use self::reading::{Happened, Reading};
@@ -36,8 +38,8 @@ use crate::lanes::{DeliveryEnded, Lanes};
 use crate::outlet::{Durable, Landed};
 use crate::pipeline::Until;
 use crate::progress::Progress;
-use crate::source::failure::{PinError, ViewError};
-use crate::source::{Item, Options, Piece, Source, Wanted};
+use crate::source::{Item, Source, Stream};
+use crate::spool::{Intake, Spooling};
 use crate::state::{Saved, Store};
 use crate::telemetry::field;
 
@@ -50,6 +52,7 @@ pub struct Driver<'a> {
     stop: &'a CancellationToken,
     source: Source,
     store: &'a mut Store,
+    spooling: &'a mut Option<Spooling>,
     /// A step was saved.
     moved: &'a mut bool,
     seam: Seam,
@@ -65,6 +68,10 @@ pub struct Driver<'a> {
     /// The last batch ended inside a transaction.
     inside_transaction: bool,
     caught_up_at: Option<Lsn>,
+    /// The scan takes nothing more before this.
+    scan_not_before: Instant,
+    /// What the spool has given of the source's notes and no checkpoint has passed.
+    notes: VecDeque<(Lsn, String)>,
     /// Ends the attempt once the seam has been told of it.
     failure: Option<Error>,
 }
@@ -73,6 +80,7 @@ pub struct Driver<'a> {
 pub struct Parts<'a> {
     pub source: Source,
     pub store: &'a mut Store,
+    pub spooling: &'a mut Option<Spooling>,
     /// Becomes true with the first step that is saved: what the start asked for is in the record then.
     pub moved: &'a mut bool,
     pub lanes: Lanes,
@@ -96,7 +104,7 @@ impl<'a> Driver<'a> {
         stop: &'a CancellationToken,
         parts: Parts<'a>,
     ) -> Self {
-        let Parts { source, store, moved, lanes, landed, delivering } = parts;
+        let Parts { source, store, spooling, moved, lanes, landed, delivering } = parts;
         let seam = Seam::new(store.record().clone());
         Self {
             config,
@@ -104,6 +112,7 @@ impl<'a> Driver<'a> {
             stop,
             source,
             store,
+            spooling,
             moved,
             seam,
             lanes: Some(lanes),
@@ -120,6 +129,8 @@ impl<'a> Driver<'a> {
             streamed_from: Lsn::ZERO,
             inside_transaction: false,
             caught_up_at: None,
+            scan_not_before: Instant::now(),
+            notes: VecDeque::new(),
             failure: None,
         }
     }
@@ -181,7 +192,8 @@ impl<'a> Driver<'a> {
             () = tokio::time::sleep_until(self.checkpoint.not_before), if self.checkpoint.pending =>
                 Ok(Happened::CheckpointDue),
             () = self.delivering.ended() => Ok(Happened::DeliveryEnded),
-            happened = self.reading.next() => happened,
+            error = Spooling::failed(self.spooling) => Err(error),
+            happened = self.reading.next(self.scan_not_before) => happened,
         }
     }
 
@@ -206,6 +218,10 @@ impl<'a> Driver<'a> {
                 self.apply(Input::ViewLost).await
             }
             Happened::Item(item) => self.dispatch_item(item).await,
+            Happened::Noted(position, note) => {
+                self.notes.push_back((position, note));
+                Ok(())
+            }
             Happened::DeliveryEnded => Err(DeliveryEnded.into()),
             Happened::Stopping => Ok(()),
         }
@@ -252,6 +268,10 @@ impl<'a> Driver<'a> {
                 Ok(Vec::new())
             }
             Action::Scan(due) => self.scan(due).await,
+            Action::Read { from, anew } => {
+                self.read(from, anew).await?;
+                Ok(Vec::new())
+            }
             // The last rows landed while the attempt was ending: the next one streams.
             Action::Stream { .. } if self.lanes.is_none() => Ok(Vec::new()),
             Action::Stream { from, again_before } => {
@@ -259,12 +279,13 @@ impl<'a> Driver<'a> {
                 self.stream(from).await?;
                 Ok(Vec::new())
             }
-            Action::Acknowledge(position) => {
-                if let (Reading::Stream(stream), Some(saved)) =
-                    (&mut self.reading, self.checkpoint.saved)
-                    && saved.get() == position
-                {
-                    stream.acknowledge(saved);
+            Action::Release(position) => {
+                if let Some(saved) = self.checkpoint.saved.filter(|it| it.get() == position) {
+                    match (&self.reading, &self.spooling) {
+                        (_, Some(spooling)) => spooling.spool.release(saved).await?,
+                        (Reading::Stream(stream), None) => stream.acknowledge(saved.into()),
+                        _ => {}
+                    }
                 }
                 Ok(Vec::new())
             }
@@ -277,7 +298,7 @@ impl<'a> Driver<'a> {
             // Only what an outlet proved to be durable can be saved as a checkpoint.
             Step::Checkpoint(position) => match self.checkpoint.durable {
                 Some(durable) if durable.get() == *position => {
-                    let note = self.source.note(*position);
+                    let note = self.note(*position);
                     self.checkpoint.saved = Some(self.store.save_checkpoint(durable, note).await?);
                 }
                 _ => return Err(Error::UnprovenCheckpoint { position: *position }),
@@ -293,138 +314,47 @@ impl<'a> Driver<'a> {
         Ok(Input::Saved(step))
     }
 
-    async fn take_pin(&mut self) -> Result<Input, Error> {
-        let wanted = self.wanted();
-        let pin = match unless_stopped(self.stop, self.source.take_pin(&wanted)).await? {
-            Ok(pin) => pin,
-            Err(PinError::NotTaken(failure)) => {
-                self.failure = Some(Error::Pin(failure));
-                return Ok(Input::NotPinned);
-            }
-            Err(PinError::Unknown(failure)) => return Err(Error::Pin(failure)),
-        };
-        let (at, view) = (pin.position(), pin.has_view());
-        info!({ field::POSITION } = %at, "pinned");
-        self.reading = if view { Reading::Pin(pin) } else { Reading::Nothing };
-        Ok(Input::Pinned { at, view })
-    }
-
-    /// What the next view is for.
-    fn wanted(&self) -> Wanted {
-        let record = self.seam.record();
-        let tables = self.config.source.tables().iter();
-        let tables = tables.filter(|table| !record.is_done(table)).cloned().collect();
-        Wanted { tables, workers: self.config.snapshot.workers }
-    }
-
-    async fn open_view(&mut self, view: View) -> Result<Input, Error> {
-        let wanted = self.wanted();
-        let opened = match (view, std::mem::replace(&mut self.reading, Reading::Nothing)) {
-            (View::Pinned, Reading::Pin(pin)) => pin.view(&wanted).await,
-            (View::Pinned, _) => return Ok(Input::ViewLost),
-            (View::Later, _) => self.source.view(&wanted).await,
-        };
-        let view = match opened {
-            Ok(view) => view,
-            Err(ViewError::Stale { table }) => {
-                warn!({ field::TABLE } = %table, "the table changed while the view was opened, another one follows");
-                return Ok(Input::ViewLost);
-            }
-            Err(error) => return Err(error.into()),
-        };
-        let input = match view.fence() {
-            None => Input::PinnedViewOpened,
-            Some(fence) => Input::LaterViewOpened { fence: fence.clone(), horizon: view.horizon() },
-        };
-        info!(tables = wanted.tables.len(), horizon = %view.horizon(), "view opened");
-        self.reading = Reading::View(view);
-        Ok(input)
-    }
-
-    /// Empties tables of which rows may be at the outlets, as a barrier before the rows that take their place.
-    async fn truncate(&mut self, again: impl Fn(&TableName) -> bool) -> Result<(), Error> {
-        let Reading::View(view) = &self.reading else { return Ok(()) };
-        let relations: Vec<_> =
-            view.relations().filter(|relation| again(&relation.table)).cloned().collect();
-        let position = Position { commit: self.pin(), ordinal: 0 };
-        let commit_time_micros = view.opened_micros();
-        let events = relations.iter().map(|relation| Event {
-            position,
-            commit_time_micros,
-            transaction: None,
-            redelivery: true,
-            change: Change::Truncate { relation: relation.clone() },
-        });
-        let events = events.collect();
-        let lanes = lanes(&mut self.lanes)?;
-        lanes.prepare(relations, false).await?;
-        lanes.dispatch(events, Closing::Rows).await?;
-        Ok(())
-    }
-
-    async fn scan(&mut self, due: Vec<Due>) -> Result<Vec<Input>, Error> {
-        let Reading::View(view) = std::mem::replace(&mut self.reading, Reading::Nothing) else {
-            return Ok(vec![Input::ViewLost]);
-        };
-        let by_name: HashMap<&TableName, &Due> = due.iter().map(|it| (&it.table, it)).collect();
-        let fresh = view
-            .relations()
-            .filter(|relation| by_name.get(&relation.table).is_some_and(|it| !it.again))
-            .cloned()
-            .collect();
-        lanes(&mut self.lanes)?.prepare(fresh, true).await?;
-        let plan = view.plan(self.config.snapshot.chunk_rows).await?;
-        let mut inputs = Vec::new();
-        let mut by_relation = HashMap::new();
-        for (relation, chunks) in plan.tables() {
-            let Some(due) = by_name.get(&relation.table) else { continue };
-            // An empty table has one empty chunk, so that it is done only after the outlets have made it.
-            let (table, relation, count) = (due.table.clone(), relation.id, chunks.max(1));
-            inputs.push(Input::ChunksPlanned { table, relation, count });
-            by_relation.insert(relation, (*due).clone());
-            if chunks == 0 {
-                let chunk = ChunkId { table: relation, number: due.first_chunk };
-                lanes(&mut self.lanes)?.dispatch(Vec::new(), Closing::Chunk(chunk)).await?;
-            }
+    /// What the source wants to have kept beside a checkpoint.
+    fn note(&mut self, position: Lsn) -> Option<String> {
+        if self.spooling.is_none() {
+            return self.source.note(position);
         }
-        let options = Options { pin: self.pin(), redelivery: false };
-        let scan = plan.scan(options).await?;
-        self.progress.scan_started(scan.progress());
-        self.reading = Reading::Scan { scan, due: by_relation };
-        Ok(inputs)
+        let passed = self.notes.iter().take_while(|(at, _)| *at <= position).count();
+        self.notes.drain(..passed).next_back().map(|(_, note)| note)
+    }
+
+    /// Into the spool.
+    async fn read(&mut self, from: Lsn, anew: bool) -> Result<(), Error> {
+        let pin = self.pin();
+        let Some(spooling) = self.spooling.as_mut() else { return Ok(()) };
+        if let Some(intake) = spooling.intake.take() {
+            intake.close().await;
+        }
+        if anew {
+            let (origin, note) = (self.store.origin(), self.source.note_before(from));
+            spooling.spool.begin(origin, pin, from, note).await?;
+        }
+        let stream = open(&mut self.source, self.seam.record(), from).await?;
+        spooling.intake = Some(Intake::start(stream, &mut spooling.spool)?);
+        info!({ field::POSITION } = %from, "reading the log");
+        Ok(())
     }
 
     async fn stream(&mut self, from: Lsn) -> Result<(), Error> {
         self.progress.scan_ended();
         self.caught_up_at = Some(self.source.flushed().await?);
-        let relations = self.seam.record().relations();
-        let known: Vec<_> = relations.map(|(table, id)| (id, table.clone())).collect();
-        let stream = self.source.stream(from, &known).await.map_err(Error::Stream)?;
+        let reading = match self.spooling {
+            Some(spooling) => {
+                Reading::Spool(spooling.spool.cursor(from, self.config.source.tables()))
+            }
+            None => Reading::Stream(open(&mut self.source, self.seam.record(), from).await?),
+        };
         self.streamed_from = from;
         // Says where the stream begins, so that an outlet that is emptied before its first checkpoint is recognised.
         lanes(&mut self.lanes)?.dispatch(Vec::new(), Closing::Commit(from)).await?;
         info!({ field::POSITION } = %from, "streaming");
-        self.reading = Reading::Stream(stream);
+        self.reading = reading;
         Ok(())
-    }
-
-    async fn dispatch_piece(&mut self, piece: Piece) -> Result<(), Error> {
-        let Reading::Scan { due, .. } = &self.reading else { return Ok(()) };
-        let Some(due) = due.get(&piece.relation.id) else { return Ok(()) };
-        let mut events = piece.events;
-        if due.again {
-            for event in &mut events {
-                event.redelivery = true;
-            }
-        }
-        let closing = match piece.chunk {
-            Some(chunk) => Closing::Chunk(ChunkId {
-                number: chunk.number.saturating_add(due.first_chunk),
-                ..chunk
-            }),
-            None => Closing::Rows,
-        };
-        Ok(lanes(&mut self.lanes)?.dispatch(events, closing).await?)
     }
 
     async fn dispatch_item(&mut self, item: Item) -> Result<(), Error> {
@@ -479,6 +409,13 @@ impl<'a> Driver<'a> {
         }
         delivered
     }
+}
+
+/// The log from a position on, with what the state knows of the tables in it.
+async fn open(source: &mut Source, record: &Record, from: Lsn) -> Result<Stream, Error> {
+    let known = record.relations().map(|(table, id)| (id, table.clone()));
+    let known: Vec<_> = known.collect();
+    source.stream(from, &known).await.map_err(Error::Stream)
 }
 
 /// For waits that may last as long as somebody else's transaction.

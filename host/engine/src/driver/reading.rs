@@ -2,14 +2,17 @@
 
 use std::collections::HashMap;
 
+use dovetail_core::position::Lsn;
 use dovetail_core::schema::RelationId;
 use dovetail_core::seam::Due;
+use tokio::time::Instant;
 use tracing::warn;
 
 use crate::error::Error;
 use crate::outlet::Landed;
 use crate::source::failure::ScanError;
 use crate::source::{Item, Piece, Pin, Scan, Stream, View};
+use crate::spool::{Cursor, Next};
 use crate::telemetry::field;
 
 /// What a driver waits for.
@@ -19,6 +22,8 @@ pub(super) enum Happened {
     ScanEnded,
     ViewLost,
     Item(Item),
+    /// What the source needs to go on from a position.
+    Noted(Lsn, String),
     CheckpointDue,
     Stopping,
     DeliveryEnded,
@@ -29,16 +34,21 @@ pub(super) enum Reading {
     Nothing,
     Pin(Pin),
     View(View),
-    Scan { scan: Scan, due: HashMap<RelationId, Due> },
+    Scan {
+        scan: Scan,
+        due: HashMap<RelationId, Due>,
+    },
     Stream(Stream),
+    /// What the intake puts into the spool.
+    Spool(Cursor),
 }
 
 impl Reading {
-    /// Pending for ever where nothing is read. Cancel-safe.
-    pub(super) async fn next(&mut self) -> Result<Happened, Error> {
+    /// Pending for ever where nothing is read; a scan goes on at `not_before`. Cancel-safe.
+    pub(super) async fn next(&mut self, not_before: Instant) -> Result<Happened, Error> {
         match self {
             Self::Nothing | Self::Pin(_) | Self::View(_) => std::future::pending().await,
-            Self::Scan { scan, .. } => match scan.next().await {
+            Self::Scan { scan, .. } => match paced(not_before, scan).await {
                 Ok(Some(piece)) => Ok(Happened::Piece(piece)),
                 Ok(None) => Ok(Happened::ScanEnded),
                 Err(ScanError::ViewLost(error)) => {
@@ -47,7 +57,16 @@ impl Reading {
                 }
                 Err(error) => Err(error.into()),
             },
+            Self::Spool(cursor) => match cursor.next().await? {
+                Next::Item(item) => Ok(Happened::Item(item)),
+                Next::Noted(position, note) => Ok(Happened::Noted(position, note)),
+            },
             Self::Stream(stream) => stream.next().await.map(Happened::Item).map_err(Error::Stream),
         }
     }
+}
+
+async fn paced(not_before: Instant, scan: &mut Scan) -> Result<Option<Piece>, ScanError> {
+    tokio::time::sleep_until(not_before).await;
+    scan.next().await
 }

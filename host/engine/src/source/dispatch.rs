@@ -12,7 +12,7 @@ use std::sync::Arc;
 use dovetail_core::fence::{Fence, Mark};
 use dovetail_core::position::Lsn;
 use dovetail_core::schema::{Relation, RelationId, TableName};
-use dovetail_core::seam::{Record, Recorded, Start};
+use dovetail_core::seam::{Record, Recorded, Spool, Start};
 
 use super::failure::{Failure, PinError, ScanError, ViewError};
 use super::finding::Finding;
@@ -21,7 +21,8 @@ use super::{mysql, postgres};
 use crate::config::{self, SnapshotMode};
 use crate::origin::Origin;
 use crate::progress::Table as Progress;
-use crate::state::{Notes, Saved};
+use crate::spool::Kept;
+use crate::state::Notes;
 
 #[expect(clippy::large_enum_variant, reason = "there is one of it")]
 pub enum Source {
@@ -30,17 +31,21 @@ pub enum Source {
 }
 
 impl Source {
-    /// `notes` are those that it gave in earlier lives.
+    /// `notes` are those that it gave in earlier lives; `read` is the one of where the log was read to.
     ///
     /// # Errors
     /// When the server cannot be reached or refuses the login.
-    pub async fn connect(config: &config::Source, notes: &Notes) -> Result<Self, Failure> {
+    pub async fn connect(
+        config: &config::Source,
+        notes: &Notes,
+        read: Option<&str>,
+    ) -> Result<Self, Failure> {
         match config {
             config::Source::Postgres(config) => {
-                Ok(Self::Postgres(postgres::source::Source::connect(config, notes).await?))
+                Ok(Self::Postgres(postgres::source::Source::connect(config, notes, read).await?))
             }
             config::Source::MySql(config) => {
-                Ok(Self::MySql(mysql::source::Source::connect(config, notes).await?))
+                Ok(Self::MySql(mysql::source::Source::connect(config, notes, read).await?))
             }
         }
     }
@@ -86,11 +91,14 @@ impl Source {
         &mut self,
         mode: SnapshotMode,
         recorded: Recorded,
+        spool: Spool,
+        reading: bool,
     ) -> Result<Start, Failure> {
-        match self {
-            Self::Postgres(source) => Ok(source.start(mode, recorded).await?),
-            Self::MySql(source) => Ok(source.start(mode, recorded).await?),
-        }
+        let start = match self {
+            Self::Postgres(source) => source.start(mode, recorded).await?,
+            Self::MySql(source) => source.start(mode, recorded, reading).await?,
+        };
+        Ok(Start { spool, ..start })
     }
 
     /// Makes the server hold the log from a position on, and opens what a first view needs. Not cancel-safe: dropped, it
@@ -152,6 +160,14 @@ impl Source {
         match self {
             Self::Postgres(source) => Ok(source.flushed().await?),
             Self::MySql(source) => Ok(source.flushed().await?),
+        }
+    }
+
+    /// What has to be kept with a position to stream from there: the newest that is known before it.
+    pub fn note_before(&self, from: Lsn) -> Option<String> {
+        match self {
+            Self::Postgres(source) => source.note(from),
+            Self::MySql(source) => source.note_before(from),
         }
     }
 
@@ -362,8 +378,17 @@ impl Stream {
         }
     }
 
+    /// What has to be kept with a position that the items have passed, to go on from there. Not asked for in any other
+    /// order than the log's.
+    pub fn note(&self, at: Lsn) -> Option<String> {
+        match self {
+            Self::Postgres(stream) => stream.note(at),
+            Self::MySql(stream) => Some(stream.note(at)),
+        }
+    }
+
     /// What the server need not keep any more.
-    pub fn acknowledge(&self, position: Saved<Lsn>) {
+    pub fn acknowledge(&self, position: Kept) {
         match self {
             Self::Postgres(stream) => stream.acknowledge(position),
             Self::MySql(stream) => stream.acknowledge(position),

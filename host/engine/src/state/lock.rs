@@ -1,4 +1,4 @@
-//! One writer per state directory.
+//! One writer per directory.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -10,12 +10,12 @@ pub(super) const FILE: &str = "state.lock";
 
 /// Held as long as it lives.
 #[derive(Debug)]
-pub(super) struct Lock {
+pub(crate) struct Lock {
     _file: File,
 }
 
 impl Lock {
-    pub(super) fn take(directory: &Path) -> Result<Self, Error> {
+    pub(crate) fn take(directory: &Path) -> Result<Self, Error> {
         let path = directory.join(FILE);
         let unusable = |error| Error::directory(directory, error);
         let mut file = OpenOptions::new()

@@ -34,7 +34,7 @@ use dovetail_core::seam::{self, Pin, Record, Step};
 use self::database::Database;
 pub use self::error::Error;
 pub use self::gaps::Gap;
-use self::lock::Lock;
+pub(crate) use self::lock::Lock;
 use crate::offload::{Offload, detached};
 use crate::origin::Origin;
 use crate::outlet::Durable;
@@ -73,9 +73,9 @@ pub struct Notes {
 #[derive(Debug)]
 pub struct Store {
     database: Offload<Database>,
+    origin: Origin,
     record: Record,
     notes: Notes,
-    system: String,
     _lock: Lock,
 }
 
@@ -98,11 +98,16 @@ impl Store {
         detached(move || {
             create(&directory).map_err(|error| Error::directory(&directory, error))?;
             let lock = Lock::take(&directory)?;
-            let (database, Content { record, notes, .. }) = Database::open(&directory, &origin)?;
-            let (database, system) = (Offload::new(database), origin.source.system);
-            Ok(Self { database, record, notes, system, _lock: lock })
+            let (database, Content { origin, record, notes, .. }) =
+                Database::open(&directory, &origin)?;
+            Ok(Self { database: Offload::new(database), origin, record, notes, _lock: lock })
         })
         .await?
+    }
+
+    /// Whose state it is.
+    pub fn origin(&self) -> &Origin {
+        &self.origin
     }
 
     /// What is saved.
@@ -133,7 +138,7 @@ impl Store {
     pub async fn save_pin(&mut self, pin: Lsn, note: Option<String>) -> Result<Saved<Step>, Error> {
         let saved = self.write(&Step::Pin(pin), note.clone()).await?;
         if note.is_some() {
-            self.notes.system = Some(self.system.clone());
+            self.notes.system = Some(self.origin.source.system.clone());
         }
         self.notes.pin = note.or(self.notes.pin.take());
         Ok(saved)

@@ -145,7 +145,7 @@ pub(super) fn pipeline(connection: &Connection) -> rusqlite::Result<Pipeline> {
 }
 
 fn notes(row: &Row<'_>) -> rusqlite::Result<Notes> {
-    let (pin, former): (Option<String>, _) = (row.get(7)?, row.get(9)?);
+    let (pin, former): (Option<String>, Option<String>) = (row.get(7)?, row.get(9)?);
     let system = if pin.is_none() && former.is_none() { None } else { Some(row.get(2)?) };
     Ok(Notes { pin, checkpoint: row.get(8)?, former, system })
 }

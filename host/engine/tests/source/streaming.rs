@@ -195,7 +195,7 @@ async fn only_what_was_acknowledged_is_forgotten_and_the_rest_comes_again() -> R
 
     let mut stream = Stream::open(&source, from, &[]).await?;
     let first = read(&mut stream).await?;
-    stream.acknowledge(saved(first.closed[0]).await?);
+    stream.acknowledge(saved(first.closed[0]).await?.into());
     stream.close().await?;
 
     let session = Session::open(&source.server).await?;
@@ -237,7 +237,7 @@ async fn the_position_advances_while_only_others_write() -> Result<()> {
                 stream.next().await?
             {
                 assert!(events.is_empty());
-                stream.acknowledge(saved(position).await?);
+                stream.acknowledge(saved(position).await?.into());
                 if position >= target {
                     return anyhow::Ok(());
                 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use dovetail_core::fence::Mark;
 use dovetail_core::position::Lsn;
 use dovetail_core::schema::{RelationId, TableName};
-use dovetail_core::seam::{Log as LogSeen, Mode, Record, Recorded, Start};
+use dovetail_core::seam::{Continuity, Log as LogSeen, Mode, Record, Recorded, Spool, Start};
 use tracing::{info, warn};
 
 use super::catalog;
@@ -19,7 +19,7 @@ use super::pin::{self, Pin, PinError};
 use super::preflight;
 use super::prepared;
 use super::server;
-use super::stream::{self, Look, Notebook, Stream, StreamError};
+use super::stream::{self, Notebook, Stream, StreamError};
 use super::view::{View, ViewError};
 use crate::config::{MySql, MySqlKind, Rung, SnapshotMode};
 use crate::origin::{Kind, Origin};
@@ -35,6 +35,8 @@ pub struct Source {
     checkpoint: Option<Note>,
     /// Of what was given up before: nothing is compared with it, and positions are past its own.
     former: Option<Note>,
+    /// Of where the log was read to.
+    read: Option<Note>,
     /// Of the server's positions; see [`start`](Self::start).
     epoch: u32,
     /// Of the latest stream.
@@ -46,7 +48,11 @@ impl Source {
     ///
     /// # Errors
     /// When the server cannot be reached or refuses the login; definite when it is of the other kind.
-    pub async fn connect(config: &MySql, notes: &Notes) -> Result<Self, Failure> {
+    pub async fn connect(
+        config: &MySql,
+        notes: &Notes,
+        read: Option<&str>,
+    ) -> Result<Self, Failure> {
         let mut session = Session::open(&config.server).await?;
         let maria_db = session.version().maria_db;
         if maria_db != (config.kind == MySqlKind::MariaDb) {
@@ -56,19 +62,21 @@ impl Source {
                 format!("name it under `source: {key}:`"),
             ));
         }
-        let read = |text: &Option<String>| match text {
+        let texts =
+            [notes.pin.as_deref(), notes.checkpoint.as_deref(), notes.former.as_deref(), read];
+        let [pinned, checkpoint, former, read] = texts.map(|text| match text {
             None => Ok(None),
             Some(text) => Note::parse(text).map(Some).ok_or_else(unreadable_note),
-        };
-        let (pinned, checkpoint) = (read(&notes.pin)?, read(&notes.checkpoint)?);
-        let former = read(&notes.former)?;
+        });
+        let (pinned, checkpoint, former, read) = (pinned?, checkpoint?, former?, read?);
         let system = match notes.system.clone() {
             Some(system) => system,
             None => server::identity(&mut session).await?,
         };
-        let epoch = checkpoint.as_ref().or(pinned.as_ref()).map_or(0, |note| note.at.epoch());
+        let noted = [&pinned, &checkpoint, &read].into_iter().flatten();
+        let epoch = noted.map(|note| note.at.epoch()).max().unwrap_or(0);
         let (config, notebook) = (config.clone(), None);
-        Ok(Self { config, system, pinned, checkpoint, former, epoch, notebook })
+        Ok(Self { config, system, pinned, checkpoint, former, read, epoch, notebook })
     }
 
     pub fn config(&self) -> &MySql {
@@ -105,7 +113,8 @@ impl Source {
     }
 
     /// What the seam has to know before anything is done. Where the log goes on at another server its positions are of an
-    /// epoch past every one that is recorded, here or at the outlet.
+    /// epoch past every one that is recorded, here or at the outlet. While the log is being read it is not looked at:
+    /// it is the same.
     ///
     /// # Errors
     /// When the server cannot be asked.
@@ -113,6 +122,7 @@ impl Source {
         &mut self,
         mode: SnapshotMode,
         recorded: Recorded,
+        reading: bool,
     ) -> Result<Start, StreamError> {
         let mut session = Session::open(&self.config.server).await?;
         let mut tables = BTreeMap::new();
@@ -125,20 +135,22 @@ impl Source {
             SnapshotMode::Always => Mode::Always,
             SnapshotMode::Never => Mode::Never,
         };
-        let notes = [&self.checkpoint, &self.pinned].into_iter().flatten();
-        let used = notes.clone().chain(&self.former).map(|note| note.at);
-        let next_epoch = next_epoch(used, recorded);
-        let at = notes.max_by_key(|note| note.at).map(|note| (note.at, Some(note)));
-        let Look { continuity, epoch, first, .. } =
-            stream::look(&self.config, at, next_epoch).await?;
-        // The pin that takes the place of one that was given up.
-        let is_new = at.is_none() && self.former.is_some();
-        self.epoch = if is_new { next_epoch } else { epoch };
+        let (mut continuity, mut first) = (Continuity::Same, Lsn::ZERO);
+        if !reading {
+            let used = self.notes().chain(&self.former).map(|note| note.at);
+            let next_epoch = next_epoch(used, recorded);
+            let at = self.notes().max_by_key(|note| note.at).map(|note| (note.at, Some(note)));
+            // The pin that takes the place of one that was given up.
+            let is_new = at.is_none() && self.former.is_some();
+            let look = stream::look(&self.config, at, next_epoch).await?;
+            (continuity, first) = (look.continuity, look.first);
+            self.epoch = if is_new { next_epoch } else { look.epoch };
+        }
         // Last, so that it is at or past every position that was read before.
         let end = server::log_end(&mut session).await?;
         let log_end = server::numbered(&end, self.epoch, "read the end of the log")?;
         let log = LogSeen::Files { first, continuity };
-        Ok(Start { tables, mode, log, outlet: recorded, log_end })
+        Ok(Start { tables, mode, log, outlet: recorded, spool: Spool::Off, log_end })
     }
 
     /// Where the server writes its log now.
@@ -167,7 +179,7 @@ impl Source {
     /// # Errors
     /// When that takes longer than the pin may.
     pub async fn settle(&self, before: Lsn) -> Result<Mark, PinError> {
-        pin::settle(&self.config, self.rung().await?, before, self.note_before(before)).await
+        pin::settle(&self.config, self.rung().await?, before, self.known_before(before)).await
     }
 
     /// A view of now.
@@ -216,7 +228,7 @@ impl Source {
     /// # Errors
     /// As [`Stream::open`].
     pub async fn stream(&mut self, from: Lsn) -> Result<Stream, StreamError> {
-        let note = self.note_before(from);
+        let note = self.known_before(from);
         let start =
             stream::Start { from: note.map_or(from, |note| note.at), note, epoch: self.epoch };
         let stream = Stream::open(&self.config, start).await?;
@@ -224,10 +236,18 @@ impl Source {
         Ok(stream.without_what_starts_before(from))
     }
 
+    /// What to stream from a position with.
+    pub fn note_before(&self, from: Lsn) -> Option<String> {
+        self.known_before(from).map(Note::to_text)
+    }
+
     /// The newest note that is not of a later position.
-    fn note_before(&self, position: Lsn) -> Option<&Note> {
-        let notes = [&self.checkpoint, &self.pinned].into_iter().flatten();
-        notes.filter(|note| note.at <= position).max_by_key(|note| note.at)
+    fn known_before(&self, position: Lsn) -> Option<&Note> {
+        self.notes().filter(|note| note.at <= position).max_by_key(|note| note.at)
+    }
+
+    fn notes(&self) -> impl Iterator<Item = &Note> {
+        [&self.pinned, &self.checkpoint, &self.read].into_iter().flatten()
     }
 }
 

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{self, Rung};
 use crate::source::piece::Item;
-use crate::state::Saved;
+use crate::spool::Kept;
 
 use super::connection::Session;
 use super::continuity::{Gtids, Log};
@@ -106,6 +106,8 @@ pub struct Stream {
     /// is not closed before that one.
     pin: Lsn,
     notebook: Notebook,
+    /// What it was opened with, which says more of its position than what is read says.
+    opened: Option<Note>,
     closing: CancellationToken,
     /// One task, the reader.
     reader: JoinSet<Result<(), StreamError>>,
@@ -149,7 +151,8 @@ impl Stream {
         let note = Note { server: log.server, ..Note::of(rung.unwrap_or(Rung::Lock)) };
         let notebook = Notebook { trail, note };
         let pin = start.note.filter(|note| note.asked.is_some()).map_or(Lsn::ZERO, |note| note.at);
-        Ok(Self { items, delivered_before: pin, pin, notebook, closing, reader: tasks })
+        let opened = start.note.cloned();
+        Ok(Self { items, delivered_before: pin, pin, notebook, opened, closing, reader: tasks })
     }
 
     /// Leaves out what starts before a position. What is known beside positions is known at checkpoints, and an outlet may
@@ -181,8 +184,15 @@ impl Stream {
         }
     }
 
+    /// What to go on with from a position. None before it is asked for again.
+    pub fn note(&self, position: Lsn) -> String {
+        let read = self.notebook.note(position);
+        let opened = self.opened.as_ref().filter(|note| note.at == read.at);
+        opened.unwrap_or(&read).to_text()
+    }
+
     /// The server keeps its log by age, whatever it is told.
-    pub fn acknowledge(&self, _position: Saved<Lsn>) {}
+    pub fn acknowledge(&self, _position: Kept) {}
 
     pub fn notebook(&self) -> Notebook {
         self.notebook.clone()

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use dovetail_core::change::Xid;
 use dovetail_core::position::Lsn;
 use dovetail_core::schema::{RelationId, TableName};
-use dovetail_core::seam::{Log, Pin as Pinned, Record, Recorded, Slot as SlotSeen, Start};
+use dovetail_core::seam::{Log, Pin as Pinned, Record, Recorded, Slot as SlotSeen, Spool, Start};
 use dovetail_core::timeline::History;
 use tracing::{info, warn};
 
@@ -38,17 +38,23 @@ pub struct Source {
 }
 
 impl Source {
-    /// `notes` are those that it gave in earlier lives.
+    /// `notes` are those that it gave in earlier lives; `read` is the one of where the log was read to.
     ///
     /// # Errors
     /// When the server cannot be reached or refuses the login.
-    pub async fn connect(config: &config::Postgres, notes: &Notes) -> Result<Self, Failure> {
+    pub async fn connect(
+        config: &config::Postgres,
+        notes: &Notes,
+        read: Option<&str>,
+    ) -> Result<Self, Failure> {
         let session = Session::open(&config.server).await?;
         let identity = catalog::identity(session.client()).await?;
-        let noted = match notes.checkpoint.as_ref().or(notes.pin.as_ref()) {
-            None => None,
-            Some(text) => Some(Note::parse(text).ok_or_else(unreadable_note)?),
-        };
+        let texts = [notes.pin.as_deref(), notes.checkpoint.as_deref(), read];
+        let mut noted: Option<Note> = None;
+        for text in texts.into_iter().flatten() {
+            let note = Note::parse(text).ok_or_else(unreadable_note)?;
+            noted = noted.filter(|other| other.at > note.at).or(Some(note));
+        }
         Ok(Self { config: config.clone(), session, identity, noted, history: None })
     }
 
@@ -143,7 +149,14 @@ impl Source {
         let tables: BTreeMap<_, _> = names.iter().cloned().zip(relations).collect();
         // Last, so that it is at or past every position that was read before.
         let log_end = self.log_end().await?;
-        Ok(Start { tables, mode: mode.into(), log: Log::Slot(slot), outlet: recorded, log_end })
+        Ok(Start {
+            tables,
+            mode: mode.into(),
+            log: Log::Slot(slot),
+            outlet: recorded,
+            spool: Spool::Off,
+            log_end,
+        })
     }
 
     /// Where the server's history left the one that was read, if that is before what was read of it.
@@ -275,7 +288,7 @@ impl Source {
             )
             .into());
         }
-        Ok(stream)
+        Ok(stream.of(self.history.clone()))
     }
 }
 

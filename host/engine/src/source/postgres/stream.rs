@@ -19,6 +19,7 @@ use std::time::Duration;
 use dovetail_core::change::Xid;
 use dovetail_core::position::Lsn;
 use dovetail_core::schema::{RelationId, TableName};
+use dovetail_core::timeline::History;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -26,13 +27,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config;
 use crate::source::piece::Item;
-use crate::state::Saved;
+use crate::spool::Kept;
 
 use super::catalog::{self, get};
 use super::connection::Session;
 use super::definition::Definitions;
 use super::failure::Failure;
 use super::identifier::{literal, quote};
+use super::note::Note;
 use super::reader::{self, Reader};
 use super::slot;
 use super::wire::{Purpose, Wire};
@@ -93,6 +95,8 @@ pub struct Stream {
     closing: CancellationToken,
     /// One task, the reader.
     reader: JoinSet<Result<(), StreamError>>,
+    /// Of the server.
+    history: Option<History>,
 }
 
 impl Stream {
@@ -127,7 +131,17 @@ impl Stream {
         );
         let mut tasks = JoinSet::new();
         tasks.spawn(reader.run());
-        Ok(Self { items, acknowledged, closing, reader: tasks })
+        Ok(Self { items, acknowledged, closing, reader: tasks, history: None })
+    }
+
+    /// Of a server with this history.
+    pub(super) fn of(self, history: Option<History>) -> Self {
+        Self { history, ..self }
+    }
+
+    /// What has to be kept with a position.
+    pub fn note(&self, at: Lsn) -> Option<String> {
+        self.history.clone().map(|history| Note { at, history }.to_text())
     }
 
     /// The next item. Cancel-safe.
@@ -149,7 +163,7 @@ impl Stream {
     }
 
     /// Lets the server forget the log before `position`. Never goes back.
-    pub fn acknowledge(&self, position: Saved<Lsn>) {
+    pub fn acknowledge(&self, position: Kept) {
         self.acknowledged.fetch_max(position.get().offset(), Ordering::Relaxed);
     }
 
