@@ -6,6 +6,7 @@ use dovetail_tests::lines;
 use dovetail_tests::mysql::{Options, Server, Version, execute};
 use dovetail_tests::proxy::Proxy;
 use dovetail_tests::trial::{Moment, Source, Target, Trial};
+use dovetail_tests::wait::{PATIENCE, until};
 use dovetail_tests::workload;
 use mysql_async::prelude::Queryable;
 use serde_json::json;
@@ -60,7 +61,38 @@ async fn a_log_that_was_purged_is_a_gap_that_is_said() -> Result<()> {
     ];
     execute(&mut connection, &statements).await?;
     server.purge_to_the_end().await?;
-    refused(&setup, &["removed its binlog", "binlog_expire_logs_seconds"])
+    refused(&setup, &["removed its binlog", "binlog_expire_logs_seconds", "--accept-gap 1"])?;
+    accepted(&server, &setup, "purged").await
+}
+
+/// The gap is in the ledger, once; accepted, everything is copied again, and goes on.
+async fn accepted(server: &Server, setup: &Setup, loss: &str) -> Result<()> {
+    let gaps = || -> Result<serde_json::Value> {
+        Ok(serde_json::from_str(&setup.finished("gaps", &["--format", "json"])?.stdout)?)
+    };
+    let open = gaps()?;
+    assert_eq!((open[0]["loss"].as_str(), open[0]["fate"].as_str()), (Some(loss), Some("open")));
+    assert_eq!(open.as_array().map(Vec::len), Some(1));
+    let mut engine = setup.run_with(&["--accept-gap", "1"])?;
+    setup.mysql_caught_up(&mut engine, server).await?;
+    let mut connection = server.connect().await?;
+    execute(&mut connection, &["INSERT INTO shop.t VALUES (7, 'behind the gap')"]).await?;
+    setup.mysql_caught_up(&mut engine, server).await?;
+    engine.kill()?;
+    execute(&mut connection, &["DELETE FROM shop.t WHERE id = 7"]).await?;
+    let mut engine = setup.run()?;
+    setup.mysql_caught_up(&mut engine, server).await?;
+    let gaps = gaps()?;
+    assert_eq!(gaps[0]["fate"], "accepted");
+    let pin = gaps[0]["pin"].as_str().context("a pin")?;
+    ensure!(pin.starts_with("1."), "{pin} is past every position of the log before");
+    setup.mysql_lines_equal(server, T).await
+}
+
+/// By the server's clock, in seconds.
+async fn now(server: &Server) -> Result<i64> {
+    let seconds = server.connect().await?.query_first("SELECT unix_timestamp()").await?;
+    seconds.context("a time")
 }
 
 /// P8.
@@ -70,6 +102,10 @@ async fn a_log_that_begins_anew_under_the_same_names_is_recognised() -> Result<(
     engine.terminate().await?;
     let passed = server.log_end().await?;
     let mut connection = server.connect().await?;
+    // A file that is begun anew in the same second has the same head, and on MySQL nothing else is known of this position.
+    let began = now(&server).await?;
+    until("the next second", PATIENCE, async || Ok((now(&server).await? > began).then_some(())))
+        .await?;
     let reset = if Version::under_test().is_mariadb() {
         "RESET MASTER"
     } else {
@@ -82,7 +118,8 @@ async fn a_log_that_begins_anew_under_the_same_names_is_recognised() -> Result<(
         let insert = format!("INSERT INTO shop.t VALUES ({id}, 'in the new log')");
         execute(&mut connection, &[&insert]).await?;
     }
-    refused(&setup, &["reset"])
+    refused(&setup, &["reset"])?;
+    accepted(&server, &setup, "reset").await
 }
 
 /// P9.
@@ -121,7 +158,8 @@ async fn a_replica_that_lacks_what_was_delivered_is_refused() -> Result<()> {
     engine.terminate().await?;
     drop(server);
     setup.change(&pointer("url"), json!(format!("mysql://root@127.0.0.1:{}", replica.port())));
-    refused(&setup, &["behind"])
+    refused(&setup, &["behind"])?;
+    accepted(&replica, &setup, "behind").await
 }
 
 /// P14.

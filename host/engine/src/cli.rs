@@ -18,9 +18,10 @@ use crate::pipeline::{self, Until};
 use crate::plugins::{LoadError, Report};
 use crate::progress::{Display, Progress};
 use crate::shutdown::{Shutdown, Signal, Signals};
+use crate::state::Content;
 use crate::status::Status;
 use crate::telemetry::{self, Format, field};
-use crate::{config, shutdown, spool, state};
+use crate::{config, gaps, shutdown, spool, state};
 
 /// What is looked for where the command line names no file.
 const FILE: &str = "dovetail.yaml";
@@ -59,6 +60,16 @@ enum Command {
         /// After a first SIGINT or SIGTERM, how long to finish what is under way.
         #[arg(long, value_name = "SECONDS", default_value_t = 30)]
         grace: u64,
+        /// Give up what a gap lacks, whose number `dovetail gaps` shows: all tables are copied again from a new pin.
+        #[arg(long, value_name = "ID")]
+        accept_gap: Option<i64>,
+    },
+    /// Say which changes the pipeline could not have, and what became of it, from its state directory alone.
+    Gaps {
+        #[command(flatten)]
+        file: File,
+        #[arg(long, value_enum, default_value_t = StatusFormat::Text)]
+        format: StatusFormat,
     },
     /// Say how far the pipeline is, from its state directory alone.
     Status {
@@ -195,11 +206,12 @@ impl Command {
     fn perform(self, log: &mut Log<'_>) -> Result<Code, Failure> {
         match self {
             Self::Check { file } => check(&load(&file, log.environment)?, log),
-            Self::Run { file, until_caught_up, grace } => {
+            Self::Run { file, until_caught_up, grace, accept_gap } => {
                 let pipeline = load(&file, log.environment)?;
                 let until = if until_caught_up { Until::CaughtUp } else { Until::Stopped };
-                stream(pipeline, until, Duration::from_secs(grace), log)
+                stream(pipeline, (until, accept_gap), Duration::from_secs(grace), log)
             }
+            Self::Gaps { file, format } => gaps(&load(&file, log.environment)?, format, log),
             Self::Plugin { command: PluginCommand::Inspect { file, config } } => {
                 inspect(&file, &config)
             }
@@ -218,14 +230,14 @@ fn check(pipeline: &Pipeline, log: &mut Log<'_>) -> Result<Code, Failure> {
 
 fn stream(
     pipeline: Pipeline,
-    until: Until,
+    (until, accepted): (Until, Option<i64>),
     grace: Duration,
     log: &mut Log<'_>,
 ) -> Result<Code, Failure> {
     let progress = Progress::new(log.start(&pipeline)?);
     supervise(grace, async move |shutdown| {
         tokio::select! {
-            ended = pipeline::run(&pipeline, until, shutdown.token(), &progress) => {
+            ended = pipeline::run(&pipeline, until, accepted, shutdown.token(), &progress) => {
                 progress.scan_ended();
                 ended.map_err(failure)
             }
@@ -239,9 +251,31 @@ fn failure(error: Error) -> Failure {
 }
 
 fn status(pipeline: &Pipeline, format: StatusFormat, log: &mut Log<'_>) -> Result<Code, Failure> {
+    let content = content(pipeline, log)?;
+    let look = runtime()?.block_on(spool::look(&pipeline.state, content.as_ref()));
+    let look = look.map_err(|error| failure(Error::Spool(error)))?;
+    let status = Status::new(pipeline, content.as_ref(), look.as_ref());
+    print(&match format {
+        StatusFormat::Text => status.to_string(),
+        StatusFormat::Json => status.to_json(),
+    })?;
+    Ok(Code::Done)
+}
+
+fn gaps(pipeline: &Pipeline, format: StatusFormat, log: &mut Log<'_>) -> Result<Code, Failure> {
+    let gaps = content(pipeline, log)?.map(|content| content.gaps).unwrap_or_default();
+    let list = gaps::List(&gaps);
+    print(&match format {
+        StatusFormat::Text => list.to_string(),
+        StatusFormat::Json => list.to_json(),
+    })?;
+    Ok(Code::Done)
+}
+
+/// Of the pipeline's own state.
+fn content(pipeline: &Pipeline, log: &mut Log<'_>) -> Result<Option<Content>, Failure> {
     log.start(pipeline)?;
-    let runtime = runtime()?;
-    let content = runtime.block_on(state::read(&pipeline.state));
+    let content = runtime()?.block_on(state::read(&pipeline.state));
     let content = content.map_err(|error| failure(Error::State(error)))?;
     if let Some(content) = &content
         && content.origin.pipeline != pipeline.name
@@ -251,14 +285,7 @@ fn status(pipeline: &Pipeline, format: StatusFormat, log: &mut Log<'_>) -> Resul
         let advice = "Give each pipeline a state directory of its own";
         return Err(Failure::definite(error).advise(advice));
     }
-    let look = runtime.block_on(spool::look(&pipeline.state, content.as_ref()));
-    let look = look.map_err(|error| failure(Error::Spool(error)))?;
-    let status = Status::new(pipeline, content.as_ref(), look.as_ref());
-    print(&match format {
-        StatusFormat::Text => status.to_string(),
-        StatusFormat::Json => status.to_json(),
-    })?;
-    Ok(Code::Done)
+    Ok(content)
 }
 
 /// What can be said is printed also about a file that is refused.

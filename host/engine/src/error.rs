@@ -55,6 +55,12 @@ pub enum Error {
     Plugins(#[from] plugins::LoadError),
     #[error(transparent)]
     Refused(#[from] Refusal),
+    /// In the ledger, under this number.
+    #[error(
+        "there is a gap; if it cannot be mended, `dovetail run --accept-gap {id}` gives up what is missing and copies the \
+         tables again (`dovetail gaps` shows it)"
+    )]
+    Gap { id: i64, source: Refusal },
     /// A defect of ours: stopping is safe.
     #[error(
         "no outlet proved that {position} is durable: this is a defect of dovetail, please report it"
@@ -82,6 +88,7 @@ impl Error {
             | Self::SpoolLeft { .. }
             | Self::Plugins(_)
             | Self::Refused(_)
+            | Self::Gap { .. }
             | Self::Stopped
             | Self::UnprovenCheckpoint { .. } => false,
         }

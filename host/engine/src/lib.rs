@@ -6,6 +6,7 @@ pub mod delivery;
 pub mod driver;
 pub mod error;
 pub mod exit;
+pub mod gaps;
 pub mod lanes;
 mod offload;
 pub mod origin;

@@ -15,7 +15,7 @@ use std::fmt;
 
 use dovetail_core::lane;
 use dovetail_core::position::Lsn;
-use dovetail_core::seam::{Recorded, Seam, Spool as Held, Start};
+use dovetail_core::seam::{Pin, Recorded, Seam, Spool as Held, Start};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -24,6 +24,7 @@ use crate::config::{self, Pipeline, SnapshotMode};
 use crate::delivery::{self, Targets};
 use crate::driver::{Driver, Parts};
 use crate::error::Error;
+use crate::gaps;
 use crate::lanes::Lanes;
 use crate::origin::Origin;
 use crate::outlet::{Durable, Outlet};
@@ -44,7 +45,8 @@ pub enum Until {
     CaughtUp,
 }
 
-/// Runs a pipeline until it is told to stop, has caught up, or fails.
+/// Runs a pipeline until it is told to stop, has caught up, or fails. `accepted` is the number of a gap that an operator
+/// accepts.
 ///
 /// # Errors
 /// Definite ones at once; transient ones only before the pipeline has ever streamed, so that a wrong address shows at
@@ -52,10 +54,15 @@ pub enum Until {
 pub async fn run(
     config: &Pipeline,
     until: Until,
+    accepted: Option<i64>,
     stop: &CancellationToken,
     progress: &Progress,
 ) -> Result<(), Error> {
     let plugins = load(config)?;
+    if let Some(gap) = accepted {
+        state::accept_gap(&config.state, &config.name, gap).await?;
+        info!(gap, "the gap is accepted, all tables are scanned again");
+    }
     let mut backoff = Backoff::default();
     let mode = config.snapshot.mode;
     let (began, spooling) = (false, None);
@@ -77,7 +84,9 @@ impl Attempt<'_> {
                 Ok(()) | Err(Error::Stopped) => return Ok(()),
                 // To give up the wait for running transactions is what `pin_timeout` asks for.
                 Err(error @ Error::Pin(_)) => return Err(error),
-                Err(error) if !self.began || !error.is_transient() => return Err(error),
+                Err(error) if !self.began || !error.is_transient() => {
+                    return Err(self.gap_behind(error).await);
+                }
                 Err(error) => error,
             };
             let pause = backoff.next(spread());
@@ -91,7 +100,7 @@ impl Attempt<'_> {
                 () = self.stop.cancelled() => return Ok(()),
                 error = Spooling::failed(&mut self.spooling) => {
                     if !error.is_transient() {
-                        return Err(error);
+                        return Err(self.gap_behind(error).await);
                     }
                     warn!({ field::ERROR } = error.chain(), "the log is not read any more");
                 }
@@ -117,7 +126,7 @@ impl Attempt<'_> {
     async fn run(&mut self, backoff: &mut Backoff) -> Result<(), Error> {
         let config = self.config;
         let Begun { source, mut store, targets, start, proof } = tokio::select! {
-            begun = Begun::of(config, self.mode, &mut self.spooling, &mut self.began) => begun?,
+            begun = Box::pin(Begun::of(config, self.mode, &mut self.spooling, &mut self.began)) => begun?,
             () = self.stop.cancelled() => return Err(Error::Stopped),
         };
         let router = lane::Lanes::new(config.lanes);
@@ -131,13 +140,28 @@ impl Attempt<'_> {
         let (store, spooling, moved_in) = (&mut store, &mut self.spooling, &mut moved);
         let parts = Parts { source, store, spooling, moved: moved_in, lanes, landed, delivering };
         let driver = Driver::new(config, self.progress, self.stop, parts);
-        let ended = driver.run(start, proof, self.until).await;
+        let ended = Box::pin(driver.run(start, proof, self.until)).await;
         if moved && self.mode == SnapshotMode::Always {
             // `always` is once for each start by somebody, not for each lost connection: a scan that is longer than a
             // connection lives would never end.
             self.mode = SnapshotMode::Initial;
         }
         ended
+    }
+
+    /// A log that cannot be streamed any more may be gone, and then it is written down before the process ends.
+    async fn gap_behind(&mut self, error: Error) -> Error {
+        if !matches!(error, Error::Stream(_)) {
+            return error;
+        }
+        if let Some(Spooling { intake: Some(intake), .. }) = self.spooling.take() {
+            intake.close().await;
+        }
+        let begun = Begun::of(self.config, self.mode, &mut self.spooling, &mut self.began);
+        match Box::pin(begun).await {
+            Err(gap @ Error::Gap { .. }) => gap,
+            _ => error,
+        }
     }
 }
 
@@ -174,20 +198,28 @@ impl Begun {
         if *store.notes() != notes {
             return Err(state::Error::Changed { path: config.state.clone() }.into());
         }
-        preflight(mode, &source, &store).await?;
+        let ready = match preflight(mode, &source, &store).await {
+            Err(Error::NotReady(errors)) if matches!(store.record().pin, Pin::At(_)) => {
+                Err(Error::NotReady(errors))
+            }
+            ready => Ok(ready?),
+        };
         store.keep_outlets(kinds(config)).await?;
         if spooling.is_none() {
             Spooling::go_on(spooling, &config.state, config.spool, content.as_ref()).await?;
         }
-        read_on(mode, spooling, &mut source, &store).await?;
-        // A pipeline that reads is under way, whatever becomes of its outlets.
-        *reached |= spooling.as_ref().is_some_and(|it| it.intake.is_some());
-        let targets = open_targets(config, &origin).await?;
+        if ready.is_ok() {
+            read_on(mode, spooling, &mut source, &store).await?;
+            // A pipeline that reads is under way, whatever becomes of its outlets.
+            *reached |= spooling.as_ref().is_some_and(|it| it.intake.is_some());
+        }
+        let targets = open_targets(config, &origin, store.record().is_given_up()).await?;
         *reached = true;
         let (recorded, proof) = targets.recorded(store.record().checkpoint);
         let held = spooling.as_ref().map_or(Held::Off, Spooling::held);
         let reading = spooling.as_ref().is_some_and(|it| it.intake.is_some());
-        let start = source.start(mode, recorded, held, reading).await?;
+        let start = source.start(mode, recorded, held, reading).await;
+        let start = gaps::look(config, &source, &mut store, start, ready).await?;
         Ok(Self { source, store, targets, start, proof })
     }
 }
@@ -204,10 +236,12 @@ async fn read_on(
     if !matches!(held, Held::Holds { .. }) {
         return Ok(());
     }
-    let start = source.start(mode, Recorded::Unkept, held, false).await?;
-    match Seam::may_read_on(store.record(), &start) {
-        Some(from) => spooling.read(source, store.record(), from).await,
-        None => Ok(()),
+    // Whatever is wrong for good is found again, and written down, by the start that asks the outlets as well.
+    let Ok(start) = source.start(mode, Recorded::Unkept, held, false).await else { return Ok(()) };
+    let Some(from) = Seam::may_read_on(store.record(), &start) else { return Ok(()) };
+    match spooling.read(source, store.record(), from).await {
+        Err(error) if !error.is_transient() => Ok(()),
+        read => read,
     }
 }
 
@@ -241,8 +275,9 @@ pub async fn check(config: &Pipeline) -> Result<Report, Error> {
     };
     let notes = notes(content.as_ref());
     let source = Source::connect(&config.source, &notes, read.as_deref()).await?;
-    let record = content.map(|content| content.record).unwrap_or_default();
+    let (record, gaps) = content.map(|it| (it.record, it.gaps)).unwrap_or_default();
     let mut findings = source.findings(&record, config.snapshot.mode).await?;
+    findings.extend(gaps::findings(&gaps));
     let advice = "it holds what may be nowhere else";
     let finding = |spooled| Finding::error(Error::SpoolLeft { spooled }.to_string(), advice);
     findings.extend(left.map(finding));
@@ -298,11 +333,16 @@ fn kinds(config: &Pipeline) -> BTreeMap<String, String> {
     config.deliver.iter().map(|name| (name.clone(), kind(name).to_owned())).collect()
 }
 
-async fn open_targets(config: &Pipeline, origin: &Origin) -> Result<Targets, Error> {
+/// `anew`: what they recorded is of a log that was given up.
+async fn open_targets(config: &Pipeline, origin: &Origin, anew: bool) -> Result<Targets, Error> {
     let mut outlets = Vec::with_capacity(config.deliver.len());
     for (target, name) in (0..).zip(&config.deliver) {
+        let failed = |source| Error::Outlet { name: name.clone(), source };
         let opened = Outlet::open(config.outlet(name), origin, target).await;
-        let outlet = opened.map_err(|source| Error::Outlet { name: name.clone(), source })?;
+        let mut outlet = opened.map_err(failed)?;
+        if anew {
+            outlet.forget().await.map_err(failed)?;
+        }
         outlets.push((name.clone(), outlet));
     }
     Ok(Targets::new(outlets))

@@ -27,6 +27,8 @@ pub struct Status {
     pub spool_bytes: u64,
     /// Whether the hand-over from scan to stream is complete.
     pub finished: bool,
+    /// Numbers of gaps that nobody has accepted or mended.
+    pub open_gaps: Vec<i64>,
     /// The configured tables, then those that the state still knows.
     pub tables: Vec<Table>,
 }
@@ -92,6 +94,7 @@ impl Status {
             spooled: spool.map(|spool| spool.mark.position.to_string()),
             spool_bytes: spool.map_or(0, |spool| spool.bytes),
             finished: record.finished,
+            open_gaps: content.iter().flat_map(|content| open_gaps(content)).collect(),
             tables: configured.iter().chain(others).map(table).collect(),
         }
     }
@@ -101,6 +104,10 @@ impl Status {
         let json = serde_json::to_string(self).expect("texts, numbers and lists have a JSON form");
         format!("{json}\n")
     }
+}
+
+fn open_gaps(content: &Content) -> impl Iterator<Item = i64> {
+    content.gaps.iter().filter(|gap| gap.is_open()).map(|gap| gap.id)
 }
 
 impl fmt::Display for Status {
@@ -123,6 +130,10 @@ impl fmt::Display for Status {
             writeln!(f, "spool       up to {spooled}, {} bytes", self.spool_bytes)?;
         }
         writeln!(f, "hand-over   {}", if self.finished { "finished" } else { "not finished" })?;
+        if !self.open_gaps.is_empty() {
+            let numbers: Vec<_> = self.open_gaps.iter().map(i64::to_string).collect();
+            writeln!(f, "open gaps   {} (`dovetail gaps` says more)", numbers.join(", "))?;
+        }
         writeln!(f, "scanned     {done} of {} tables", self.tables.len())?;
         for Table { table, scan, attempts, configured } in &self.tables {
             let state = match scan {
@@ -187,14 +198,14 @@ mod tests {
             database: "d".into(),
         };
         let origin = Origin { pipeline: "shop".into(), source };
-        let content = Content { origin, record, notes: Notes::default() };
+        let content = Content { origin, record, notes: Notes::default(), gaps: Vec::new() };
         let mark = Mark { position: Lsn::new(0x1_0000_0030), last_event: None, note: None };
         let spool = Look { mark, bytes: 96 };
         let json = Status::new(&pipeline(), Some(&content), Some(&spool)).to_json();
         assert_eq!(
             json,
             concat!(
-                r#"{"pipeline":"shop","source":{"system":"7","database":"d"},"pin":"1/10","checkpoint":"1/20","spooled":"1/30","spool_bytes":96,"finished":false,"tables":["#,
+                r#"{"pipeline":"shop","source":{"system":"7","database":"d"},"pin":"1/10","checkpoint":"1/20","spooled":"1/30","spool_bytes":96,"finished":false,"open_gaps":[],"tables":["#,
                 r#"{"table":"public.a","scan":"done","attempts":1,"configured":true},"#,
                 r#"{"table":"public.b","scan":"begun","attempts":1,"configured":true},"#,
                 r#"{"table":"public.c","scan":"due","attempts":0,"configured":true},"#,

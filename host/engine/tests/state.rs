@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use dovetail::config;
 use dovetail::origin::{Kind, Origin, Source};
 use dovetail::outlet::{Delivery, Durable, Landed, Outlet};
+use dovetail::state::gaps::Fate;
 use dovetail::state::{self, Error, Notes, Store};
 use dovetail_core::batch::Closing;
 use dovetail_core::position::Lsn;
 use dovetail_core::schema::{RelationId, TableName};
-use dovetail_core::seam::{Fenced, Pin, Record, Step};
+use dovetail_core::seam::{Fenced, Gap, Loss, Pin, Record, Step};
 use tempfile::TempDir;
 
 fn origin() -> Origin {
@@ -168,7 +169,8 @@ async fn what_the_source_notes_is_saved_with_the_position_and_stays_until_there_
     store.save_checkpoint(durable(500).await, note("at 500")).await.expect("saved");
     store.save_checkpoint(durable(400).await, note("behind")).await.expect("saved");
     store.save_checkpoint(durable(600).await, None).await.expect("saved");
-    let expected = Notes { pin: note("rung gtid"), checkpoint: note("at 500") };
+    let (pin, checkpoint) = (note("rung gtid"), note("at 500"));
+    let expected = Notes { pin, checkpoint, former: None, system: note("7301") };
     assert_eq!(store.notes(), &expected);
     drop(store);
     assert_eq!(place.open().await.notes(), &expected);
@@ -222,6 +224,7 @@ async fn a_state_of_version_1_is_read_as_it_is_and_brought_up_when_it_is_opened(
     let content = state::read(&place.state()).await.expect("read").expect("a state");
     assert_eq!((version(), &content.origin, &content.notes), (1, &origin(), &Notes::default()));
     let record = content.record;
+    assert_eq!(content.gaps, []);
     assert_eq!(record.pin, Pin::At("16/B374D848".parse().expect("a position")));
     assert_eq!((record.attempts(&table("a")), record.attempts(&table("b"))), (1, 2));
     assert_eq!(record.checkpoint, Some("16/B374D900".parse().expect("a position")));
@@ -229,12 +232,104 @@ async fn a_state_of_version_1_is_read_as_it_is_and_brought_up_when_it_is_opened(
     assert!(format!("{fenced:?}").contains("16/B374D8FF"), "{fenced:?}");
 
     let mut store = place.open().await;
-    assert_eq!((version(), store.record(), store.notes()), (2, &record, &Notes::default()));
+    assert_eq!((version(), store.record(), store.notes()), (3, &record, &Notes::default()));
     store.keep_outlets([("a".to_owned(), "file".to_owned())].into()).await.expect("the same");
     store.save(&Step::Attempt([table("b")].into())).await.expect("saved");
     drop(store);
     let store = place.open().await;
-    assert_eq!((version(), store.record().attempts(&table("b"))), (2, 3));
+    assert_eq!((version(), store.record().attempts(&table("b"))), (3, 3));
+}
+
+const PURGED: Gap = Gap { loss: Loss::Purged, from: Lsn::new(500), to: Some(Lsn::new(900)) };
+
+async fn gaps(place: &Place) -> Vec<state::Gap> {
+    state::read(&place.state()).await.expect("read").expect("a state").gaps
+}
+
+#[tokio::test]
+async fn the_same_gap_is_written_down_once_and_stays() {
+    let place = Place::new();
+    let mut store = place.open().await;
+    let later = Gap { to: Some(Lsn::new(950)), ..PURGED };
+    let other = Gap { loss: Loss::Reset, ..PURGED };
+    let mut ids = Vec::new();
+    for gap in [PURGED, later, other] {
+        let tables = vec![table("a"), table("b")];
+        ids.push(store.enter_gap(gap, tables, "those are lost".into()).await.expect("saved"));
+    }
+    assert_eq!(ids, [1, 1, 2]);
+    drop(store);
+    let gaps = gaps(&place).await;
+    assert_eq!(gaps.len(), 2);
+    let first = &gaps[0];
+    assert_eq!(
+        (&*first.loss, &*first.from, first.to.as_deref()),
+        ("purged", "0/1F4", Some("0/384"))
+    );
+    assert_eq!(
+        (&*first.reason, &first.tables[..]),
+        ("those are lost", &["public.a", "public.b"].map(String::from)[..])
+    );
+    assert!(first.is_open());
+    let connection = rusqlite::Connection::open(place.database()).expect("open");
+    for sql in ["UPDATE gaps SET loss = 'none'", "DELETE FROM gaps"] {
+        let error = connection.execute(sql, []).expect_err(sql);
+        assert!(error.to_string().contains("append-only"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_gap_that_was_mended_is_closed_and_comes_again_as_another_one() {
+    let place = Place::new();
+    let mut store = place.open().await;
+    for (id, is_open) in [(1, false), (2, true)] {
+        let entered = store.enter_gap(PURGED, Vec::new(), String::new()).await;
+        assert_eq!(entered.expect("saved"), id);
+        if !is_open {
+            store.close_gaps().await.expect("saved");
+        }
+    }
+    let open: Vec<_> = gaps(&place).await.iter().map(state::Gap::is_open).collect();
+    assert_eq!(open, [false, true]);
+}
+
+#[tokio::test]
+async fn a_gap_that_is_accepted_gives_up_what_the_record_says() {
+    let place = Place::new();
+    let mut store = place.open().await;
+    let note = |text: &str| Some(text.to_owned());
+    for step in every_step() {
+        match step {
+            Step::Pin(at) => drop(store.save_pin(at, note("of the pin")).await.expect("saved")),
+            step => drop(store.save(&step).await.expect("saved")),
+        }
+    }
+    store.save_checkpoint(durable(1 << 40).await, note("of the checkpoint")).await.expect("saved");
+    let record = store.record().clone();
+    let accept = async |id| state::accept_gap(&place.state(), "test", id).await;
+    assert!(matches!(accept(1).await, Err(Error::InUse { .. })), "an engine runs");
+    let id = store.enter_gap(PURGED, Vec::new(), String::new()).await.expect("saved");
+    drop(store);
+    assert!(matches!(accept(id + 1).await, Err(Error::NotOpen { .. })));
+    let other = state::accept_gap(&place.state(), "another", id).await;
+    assert!(matches!(other, Err(Error::OtherPipeline { .. })));
+    assert_eq!(place.open().await.record(), &record);
+
+    accept(id).await.expect("accepted");
+    assert!(matches!(accept(id).await, Err(Error::NotOpen { .. })), "once");
+    let mut store = place.open().await;
+    assert_eq!(store.record(), &record.given_up());
+    let former = note("of the checkpoint");
+    assert_eq!(store.notes(), &Notes { former, system: note("7301"), ..Notes::default() });
+    let fate = |gaps: Vec<state::Gap>| gaps.into_iter().map(|gap| gap.fate).next();
+    let accepted = fate(gaps(&place).await);
+    assert!(matches!(accepted, Some(Fate::Accepted { pin: None, .. })), "{accepted:?}");
+    store.save_pin(Lsn::new(7), None).await.expect("saved");
+    let pinned = fate(gaps(&place).await);
+    assert!(
+        matches!(&pinned, Some(Fate::Accepted { pin: Some(at), .. }) if at == "0/7"),
+        "{pinned:?}"
+    );
 }
 
 #[tokio::test]

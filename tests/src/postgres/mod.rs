@@ -5,6 +5,7 @@
 //! one process that it started and removes the directory.
 
 mod installation;
+mod standby;
 
 use std::fs;
 use std::net::TcpListener;
@@ -156,7 +157,8 @@ impl Server {
             let state = fs::read_to_string(self.data().join("postmaster.pid")).unwrap_or_default();
             let lines: Vec<_> = state.lines().map(str::trim).collect();
             // A killed server leaves its file behind, so the process id must be the new one.
-            Ok((lines.first() == Some(&&*pid) && lines.get(7) == Some(&"ready")).then_some(()))
+            let is_ready = matches!(lines.get(7), Some(&"ready" | &"standby"));
+            Ok((lines.first() == Some(&&*pid) && is_ready).then_some(()))
         });
         self.process = Some(process);
         if ready.is_err() {

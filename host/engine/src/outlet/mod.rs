@@ -179,6 +179,24 @@ impl Outlet {
         }
     }
 
+    /// Forgets the checkpoint, as if nothing of the log had been delivered: it is of a log that was given up, and what
+    /// follows may have smaller positions. The rows stay; they are scanned again behind a barrier. Repeating it has no
+    /// effect.
+    ///
+    /// # Errors
+    /// As [`Outlet::write`].
+    pub async fn forget(&mut self) -> Result<(), Error> {
+        self.enter()?;
+        match &mut self.kind {
+            Kind::Sqlite(replica) => replica.forget().await?,
+            Kind::Postgres(replica) => replica.forget().await?,
+            Kind::MySql(replica) => replica.forget().await?,
+            Kind::Lines(_) | Kind::Discard(_) => {}
+        }
+        self.failed = false;
+        Ok(())
+    }
+
     /// Makes ready for a table's rows, before they are read and also where there are none: creates it at the outlet.
     /// Repeating it has no effect.
     ///

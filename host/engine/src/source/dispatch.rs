@@ -42,7 +42,7 @@ impl Source {
     ) -> Result<Self, Failure> {
         match config {
             config::Source::Postgres(config) => {
-                Ok(Self::Postgres(postgres::source::Source::connect(config).await?))
+                Ok(Self::Postgres(postgres::source::Source::connect(config, notes, read).await?))
             }
             config::Source::MySql(config) => {
                 Ok(Self::MySql(mysql::source::Source::connect(config, notes, read).await?))
@@ -166,7 +166,7 @@ impl Source {
     /// What has to be kept with a position to stream from there: the newest that is known before it.
     pub fn note_before(&self, from: Lsn) -> Option<String> {
         match self {
-            Self::Postgres(_) => None,
+            Self::Postgres(source) => source.note(from),
             Self::MySql(source) => source.note_before(from),
         }
     }
@@ -175,8 +175,16 @@ impl Source {
     /// leaves what was saved before.
     pub fn note(&self, at: Lsn) -> Option<String> {
         match self {
-            Self::Postgres(_) => None,
+            Self::Postgres(source) => source.note(at),
             Self::MySql(source) => source.note(at),
+        }
+    }
+
+    /// What has to take the place of the newest note before anything is read.
+    pub fn renewed_note(&self) -> Option<String> {
+        match self {
+            Self::Postgres(source) => source.renewed_note(),
+            Self::MySql(_) => None,
         }
     }
 
@@ -374,7 +382,7 @@ impl Stream {
     /// order than the log's.
     pub fn note(&self, at: Lsn) -> Option<String> {
         match self {
-            Self::Postgres(_) => None,
+            Self::Postgres(stream) => stream.note(at),
             Self::MySql(stream) => Some(stream.note(at)),
         }
     }

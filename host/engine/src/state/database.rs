@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use dovetail_core::position::Lsn;
 use dovetail_core::schema::{RelationId, TableName};
-use dovetail_core::seam::{Fenced, Pin, Record, Scan, Step};
+use dovetail_core::seam::{self, Fenced, Pin, Record, Scan, Step};
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior, params};
 
 use super::schema::{self, Found};
-use super::{Content, Error};
+use super::{Content, Error, gaps};
 use crate::origin::{Kind, Origin, Source};
 
 const FILE: &str = "state.db";
@@ -27,6 +27,30 @@ pub(super) struct Database {
 impl Database {
     /// Opens the file for writing, or begins it.
     pub(super) fn open(directory: &Path, origin: &Origin) -> Result<(Self, Content), Error> {
+        let (mut database, found) = Self::of_file(directory)?;
+        if let Found::Nothing = found {
+            database.begin(origin)?;
+        }
+        let content = content(&database.connection, &database.path)?;
+        if content.origin != *origin {
+            let (saved, now) = (Box::new(content.origin), Box::new(origin.clone()));
+            return Err(Error::OtherOrigin { path: database.path, saved, now });
+        }
+        Ok((database, content))
+    }
+
+    /// Opens what is there for writing, whatever its source is.
+    pub(super) fn open_of(directory: &Path, pipeline: &str) -> Result<Self, Error> {
+        let (database, _) = Self::of_file(directory)?;
+        let owner = content(&database.connection, &database.path)?.origin.pipeline;
+        if owner != pipeline {
+            return Err(Error::OtherPipeline { path: database.path, owner });
+        }
+        Ok(database)
+    }
+
+    /// Of the newest version, if there is anything in it.
+    fn of_file(directory: &Path) -> Result<(Self, Found), Error> {
         let path = directory.join(FILE);
         let failed = |error| Error::database(&path, error);
         let connection = Connection::open(&path).map_err(failed)?;
@@ -36,19 +60,11 @@ impl Database {
             .query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))
             .and_then(|()| connection.pragma_update(None, "synchronous", "FULL"))
             .map_err(failed)?;
-        let mut database = Self { connection, path: path.clone() };
-        match found {
-            Found::Nothing => database.begin(origin)?,
-            Found::Version(version) => {
-                database.transact(|transaction| schema::migrate(transaction, version))?;
-            }
+        let mut database = Self { connection, path };
+        if let Found::Version(version) = found {
+            database.transact(|transaction| schema::migrate(transaction, version))?;
         }
-        let content = content(&database.connection, &path)?;
-        if content.origin != *origin {
-            let (saved, now) = (Box::new(content.origin), Box::new(origin.clone()));
-            return Err(Error::OtherOrigin { path, saved, now });
-        }
-        Ok((database, content))
+        Ok((database, found))
     }
 
     /// Reads the file, whoever writes it.
@@ -87,6 +103,9 @@ impl Database {
                     note
                 ],
             )?;
+            if let Step::Pin(pin) = step {
+                gaps::pinned(transaction, *pin)?;
+            }
             if *step == Step::Finish {
                 transaction.execute("UPDATE tables SET fence = NULL, fence_horizon = NULL", [])?;
             }
@@ -127,6 +146,45 @@ impl Database {
                 )?
                 .execute(params![checkpoint.to_string(), note])
                 .map(drop)
+        })
+    }
+
+    pub(super) fn write_note(&mut self, note: &str) -> Result<(), Error> {
+        self.transact(|transaction| {
+            transaction.execute("UPDATE pipeline SET checkpoint_note = ?", [note]).map(drop)
+        })
+    }
+
+    pub(super) fn enter_gap(
+        &mut self,
+        gap: seam::Gap,
+        tables: &[TableName],
+        reason: &str,
+    ) -> Result<i64, Error> {
+        self.transact(|transaction| gaps::enter(transaction, gap, tables, reason))
+    }
+
+    pub(super) fn close_gaps(&mut self) -> Result<(), Error> {
+        self.transact(gaps::close)
+    }
+
+    /// What [`Record::given_up`] says, with the acceptance; `false` where the gap is not open.
+    pub(super) fn accept_gap(&mut self, id: i64) -> Result<bool, Error> {
+        self.transact(|transaction| {
+            if !gaps::accept(transaction, id)? {
+                return Ok(false);
+            }
+            transaction.execute(
+                "UPDATE pipeline SET pin = ?, checkpoint = NULL, finished = FALSE,
+                 former_note = coalesce(checkpoint_note, pin_note, former_note), pin_note = NULL, checkpoint_note = NULL",
+                [pin_text(Pin::Intended)],
+            )?;
+            transaction.execute(
+                "UPDATE tables SET attempts = CASE scan WHEN 'due' THEN max(attempts, 1) ELSE 1 END, scan = 'due',
+                 relation = NULL, fence = NULL, fence_horizon = NULL",
+                [],
+            )?;
+            Ok(true)
         })
     }
 
@@ -172,15 +230,16 @@ impl Database {
         })
     }
 
-    fn transact(
+    fn transact<T>(
         &mut self,
-        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<()>,
-    ) -> Result<(), Error> {
+        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, Error> {
         self.connection
             .transaction_with_behavior(TransactionBehavior::Immediate)
             .and_then(|transaction| {
-                work(&transaction)?;
-                transaction.commit()
+                let done = work(&transaction)?;
+                transaction.commit()?;
+                Ok(done)
             })
             .map_err(|error| Error::database(&self.path, error))
     }
@@ -239,7 +298,8 @@ fn content(connection: &Connection, path: &Path) -> Result<Content, Error> {
         };
         record.tables.insert(table, scan);
     }
-    Ok(Content { origin, record, notes })
+    let gaps = schema::gaps(connection).map_err(unreadable)?;
+    Ok(Content { origin, record, notes, gaps })
 }
 
 fn pin_text(pin: Pin) -> String {

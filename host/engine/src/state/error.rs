@@ -60,6 +60,14 @@ pub enum Error {
     Changed { path: PathBuf },
     #[error("the state {} is locked by another program that reads or copies it", .path.display())]
     Busy { path: PathBuf, source: rusqlite::Error },
+    #[error(
+        "gap {id} is not open in the state {}; `dovetail gaps` lists those that are. One that was accepted needs no more than \
+         `dovetail run`",
+        .path.display()
+    )]
+    NotOpen { id: i64, path: PathBuf },
+    #[error("the state {} belongs to pipeline {owner}; give each pipeline a state directory of its own", .path.display())]
+    OtherPipeline { path: PathBuf, owner: String },
     #[error("access to the state")]
     Abandoned(#[from] Abandoned),
     #[error("the state {} cannot be accessed; see to the disk, then start again", .path.display())]

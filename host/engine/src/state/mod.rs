@@ -1,7 +1,8 @@
 //! The durable state of a pipeline: one directory, one writer.
 //!
 //! `state.db` is an SQLite file that ordinary tools open: table `pipeline` (one row: whose state it is, the pin, the
-//! checkpoint, what the source notes of both, whether the hand-over is finished) and table `tables` (how far the scan of each is, with its fence).
+//! checkpoint, what the source notes of both, whether the hand-over is finished), table `tables` (how far the scan of each is,
+//! with its fence), and the [gap ledger](gaps).
 //! Every step is one transaction under `synchronous = FULL`; a [`Saved`] exists only behind its commit, and only from a
 //! [`Saved`] position may the source be told what it need not keep. A checkpoint is made of a [`Durable`] position, so:
 //!
@@ -17,6 +18,7 @@
 
 mod database;
 mod error;
+pub mod gaps;
 mod lock;
 mod schema;
 
@@ -26,10 +28,12 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use dovetail_core::position::Lsn;
-use dovetail_core::seam::{Pin, Record, Step};
+use dovetail_core::schema::TableName;
+use dovetail_core::seam::{self, Pin, Record, Step};
 
 use self::database::Database;
 pub use self::error::Error;
+pub use self::gaps::Gap;
 pub(crate) use self::lock::Lock;
 use crate::offload::{Offload, detached};
 use crate::origin::Origin;
@@ -58,6 +62,11 @@ impl<T: Copy> Saved<T> {
 pub struct Notes {
     pub pin: Option<String>,
     pub checkpoint: Option<String>,
+    /// Of the last pin or checkpoint that was given up: what comes after it is told apart from what came before.
+    pub former: Option<String>,
+    /// The name of the server by which state and outlets know the pipeline, once it has noted something of a pin. The log may
+    /// be another server's by now.
+    pub system: Option<String>,
 }
 
 /// The state, open for writing. Dropping it lets go of the lock.
@@ -76,6 +85,7 @@ pub struct Content {
     pub origin: Origin,
     pub record: Record,
     pub notes: Notes,
+    pub gaps: Vec<Gap>,
 }
 
 impl Store {
@@ -88,7 +98,7 @@ impl Store {
         detached(move || {
             create(&directory).map_err(|error| Error::directory(&directory, error))?;
             let lock = Lock::take(&directory)?;
-            let (database, Content { origin, record, notes }) =
+            let (database, Content { origin, record, notes, .. }) =
                 Database::open(&directory, &origin)?;
             Ok(Self { database: Offload::new(database), origin, record, notes, _lock: lock })
         })
@@ -127,6 +137,9 @@ impl Store {
     /// As [`Store::save`].
     pub async fn save_pin(&mut self, pin: Lsn, note: Option<String>) -> Result<Saved<Step>, Error> {
         let saved = self.write(&Step::Pin(pin), note.clone()).await?;
+        if note.is_some() {
+            self.notes.system = Some(self.origin.source.system.clone());
+        }
         self.notes.pin = note.or(self.notes.pin.take());
         Ok(saved)
     }
@@ -138,6 +151,38 @@ impl Store {
         self.database.run(write).await??;
         self.record = std::mem::take(&mut self.record).with(step);
         Ok(Saved(step.clone()))
+    }
+
+    /// Writes a gap into the ledger, unless it is open there already; its number.
+    ///
+    /// # Errors
+    /// As [`Store::save`].
+    pub async fn enter_gap(
+        &mut self,
+        gap: seam::Gap,
+        tables: Vec<TableName>,
+        reason: String,
+    ) -> Result<i64, Error> {
+        self.database.run(move |database| database.enter_gap(gap, &tables, &reason)).await?
+    }
+
+    /// Notes that there is no gap: the pipeline goes on where it was.
+    ///
+    /// # Errors
+    /// As [`Store::save`].
+    pub async fn close_gaps(&mut self) -> Result<(), Error> {
+        self.database.run(Database::close_gaps).await?
+    }
+
+    /// Puts a newer note beside the position that is saved.
+    ///
+    /// # Errors
+    /// As [`Store::save`].
+    pub async fn renew_note(&mut self, note: String) -> Result<(), Error> {
+        let written = note.clone();
+        self.database.run(move |database| database.write_note(&written)).await??;
+        self.notes.checkpoint = Some(note);
+        Ok(())
     }
 
     /// Says where everything goes from now on. An outlet that was left out for a while has a gap like a new one, so it
@@ -195,6 +240,28 @@ impl Store {
 pub async fn read(directory: &Path) -> Result<Option<Content>, Error> {
     let directory = directory.to_owned();
     detached(move || Database::read(&directory)).await?
+}
+
+/// Accepts an open gap, as an operator: what is missing is given up, and everything is scanned again from a new pin. One
+/// transaction.
+///
+/// # Errors
+/// Definite, [`Error::NotOpen`]: there is no such gap, or something has become of it already.
+pub async fn accept_gap(directory: &Path, pipeline: &str, id: i64) -> Result<(), Error> {
+    let (directory, pipeline) = (directory.to_owned(), pipeline.to_owned());
+    detached(move || {
+        let not_open = || Error::NotOpen { id, path: directory.clone() };
+        if Database::read(&directory)?.is_none() {
+            return Err(not_open());
+        }
+        let _lock = Lock::take(&directory)?;
+        if Database::open_of(&directory, &pipeline)?.accept_gap(id)? {
+            Ok(())
+        } else {
+            Err(not_open())
+        }
+    })
+    .await?
 }
 
 fn create(directory: &Path) -> std::io::Result<()> {

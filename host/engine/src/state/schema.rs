@@ -7,10 +7,12 @@ use std::path::Path;
 
 use rusqlite::{Connection, Row, Transaction};
 
+use super::gaps::{self, Gap};
 use super::{Error, Notes};
 
-/// `PRAGMA user_version`. 1: sources of PostgreSQL only. 2: any kind, and what the source notes for itself.
-const VERSION: i64 = 2;
+/// `PRAGMA user_version`. 1: sources of PostgreSQL only. 2: any kind, and what the source notes for itself. 3: the gap
+/// ledger.
+const VERSION: i64 = 3;
 
 /// `PRAGMA application_id`: "Dvtl".
 const APPLICATION: i64 = 0x4476_746C;
@@ -26,6 +28,7 @@ CREATE TABLE pipeline (
     pin_note TEXT,
     checkpoint TEXT,
     checkpoint_note TEXT,
+    former_note TEXT,
     finished INTEGER NOT NULL
 );
 CREATE TABLE tables (
@@ -48,6 +51,9 @@ const NOTES: &str = "
 ALTER TABLE pipeline ADD COLUMN kind TEXT NOT NULL DEFAULT 'postgres';
 ALTER TABLE pipeline ADD COLUMN pin_note TEXT;
 ALTER TABLE pipeline ADD COLUMN checkpoint_note TEXT;";
+
+/// From 2 to 3, beside the ledger.
+const FORMER: &str = "ALTER TABLE pipeline ADD COLUMN former_note TEXT;";
 
 /// What is in the file.
 pub(super) enum Found {
@@ -82,6 +88,7 @@ pub(super) fn check(connection: &Connection, path: &Path) -> Result<Found, Error
 
 pub(super) fn create(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     transaction.execute_batch(CREATE)?;
+    transaction.execute_batch(gaps::CREATE)?;
     transaction.pragma_update(None, "application_id", APPLICATION)?;
     transaction.pragma_update(None, "user_version", VERSION)
 }
@@ -89,6 +96,10 @@ pub(super) fn create(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
 pub(super) fn migrate(transaction: &Transaction<'_>, version: i64) -> rusqlite::Result<()> {
     if version < 2 {
         transaction.execute_batch(NOTES)?;
+    }
+    if version < 3 {
+        transaction.execute_batch(FORMER)?;
+        transaction.execute_batch(gaps::CREATE)?;
         transaction.pragma_update(None, "user_version", VERSION)?;
     }
     Ok(())
@@ -108,10 +119,16 @@ pub(super) struct Pipeline {
 
 pub(super) fn pipeline(connection: &Connection) -> rusqlite::Result<Pipeline> {
     const NEWEST: &str = "SELECT name, kind, system, database, pin, checkpoint, finished, \
-         pin_note, checkpoint_note FROM pipeline";
+         pin_note, checkpoint_note, former_note FROM pipeline";
+    const SECOND: &str = "SELECT name, kind, system, database, pin, checkpoint, finished, \
+         pin_note, checkpoint_note, NULL FROM pipeline";
     const FIRST: &str = "SELECT name, 'postgres', system, database, pin, checkpoint, finished, \
-         NULL, NULL FROM pipeline";
-    let query = if version(connection)? < 2 { FIRST } else { NEWEST };
+         NULL, NULL, NULL FROM pipeline";
+    let query = match version(connection)? {
+        ..2 => FIRST,
+        2 => SECOND,
+        3.. => NEWEST,
+    };
     let read = |row: &Row<'_>| {
         Ok(Pipeline {
             name: row.get(0)?,
@@ -121,10 +138,21 @@ pub(super) fn pipeline(connection: &Connection) -> rusqlite::Result<Pipeline> {
             pin: row.get(4)?,
             checkpoint: row.get(5)?,
             finished: row.get(6)?,
-            notes: Notes { pin: row.get(7)?, checkpoint: row.get(8)? },
+            notes: notes(row)?,
         })
     };
     connection.query_row(query, [], read)
+}
+
+fn notes(row: &Row<'_>) -> rusqlite::Result<Notes> {
+    let (pin, former): (Option<String>, Option<String>) = (row.get(7)?, row.get(9)?);
+    let system = if pin.is_none() && former.is_none() { None } else { Some(row.get(2)?) };
+    Ok(Notes { pin, checkpoint: row.get(8)?, former, system })
+}
+
+/// The gap ledger, which older files do not have.
+pub(super) fn gaps(connection: &Connection) -> rusqlite::Result<Vec<Gap>> {
+    if version(connection)? < 3 { Ok(Vec::new()) } else { gaps::list(connection) }
 }
 
 fn version(connection: &Connection) -> rusqlite::Result<i64> {

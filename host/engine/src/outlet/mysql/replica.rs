@@ -69,6 +69,14 @@ impl Replica {
         Ok(replica)
     }
 
+    pub(in crate::outlet) async fn forget(&mut self) -> Result<(), Error> {
+        self.begin().await?;
+        ledger::forget(&mut self.server, &self.pipeline).await?;
+        self.commit(None).await?;
+        self.recorded = None;
+        Ok(())
+    }
+
     pub(in crate::outlet) fn recorded(&self) -> Option<Lsn> {
         self.recorded
     }

@@ -102,6 +102,13 @@ pub(super) async fn advance(
     Ok(())
 }
 
+/// Forgets the checkpoint: it is of a log that was given up.
+pub(super) async fn forget(server: &mut Server, pipeline: &str) -> Result<(), Error> {
+    let what = "forget the checkpoint at the outlet";
+    let update = "UPDATE _dovetail.pipelines SET checkpoint = NULL WHERE pipeline = $1";
+    server.execute(what, update, &[&pipeline]).await.map(drop)
+}
+
 /// What is noted of a table.
 pub(super) async fn definition(
     server: &mut Server,

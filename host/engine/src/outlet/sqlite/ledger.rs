@@ -98,6 +98,15 @@ pub(super) fn advance(
     Ok(())
 }
 
+/// Forgets the checkpoint: it is of a log that was given up.
+pub(super) fn forget(connection: &Connection, pipeline: &str) -> Result<(), Error> {
+    let doing = Doing::new("forget the checkpoint in the replica");
+    connection
+        .execute("UPDATE _dovetail SET checkpoint = NULL WHERE pipeline = ?", [pipeline])
+        .map(drop)
+        .map_err(|error| doing.failed(error))
+}
+
 /// What is noted of a table.
 pub(super) fn definition(
     connection: &Connection,

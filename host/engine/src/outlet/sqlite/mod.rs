@@ -56,6 +56,12 @@ impl Sqlite {
         self.recorded
     }
 
+    pub(in crate::outlet) async fn forget(&mut self) -> Result<(), Error> {
+        self.replica.run(Replica::forget).await??;
+        self.recorded = None;
+        Ok(())
+    }
+
     pub(in crate::outlet) async fn prepare(
         &mut self,
         relation: &Arc<Relation>,

@@ -69,6 +69,14 @@ impl Replica {
         Ok(replica)
     }
 
+    pub(super) fn forget(&mut self) -> Result<(), Error> {
+        self.begin()?;
+        ledger::forget(&self.connection, &self.pipeline)?;
+        self.commit(None)?;
+        self.recorded = None;
+        Ok(())
+    }
+
     pub(super) fn recorded(&self) -> Option<Lsn> {
         self.recorded
     }

@@ -93,7 +93,7 @@ pub struct Pin {
 }
 
 impl Pin {
-    /// Takes a pin. The log's file may be gone by the time it is streamed; who saves the pin looks for it first.
+    /// Takes the first pin. The log's file may be gone by the time it is streamed; who saves the pin looks for it first.
     ///
     /// # Errors
     /// As the server refuses; transient where it takes too long.
@@ -102,12 +102,25 @@ impl Pin {
         rung: Rung,
         connections: NonZeroU16,
     ) -> Result<Self, PinError> {
+        Self::take_in(config, rung, connections, 0).await
+    }
+
+    /// Takes a pin whose position is of this epoch: past those of every pin that was given up.
+    ///
+    /// # Errors
+    /// As [`take`](Self::take).
+    pub async fn take_in(
+        config: &MySql,
+        rung: Rung,
+        connections: NonZeroU16,
+        epoch: u32,
+    ) -> Result<Self, PinError> {
         let connections = usize::from(connections.get());
         let mut session = Session::open(&config.server).await?;
         let server = Some(server::identity(&mut session).await?);
         // Load-bearing: before anything of the pin is read.
-        let asked = prepared::wait(config, rung).await?;
-        let note = Note { server, asked, ..Note::of(rung) };
+        let asked = prepared::wait(config, rung, epoch).await?;
+        let note = Note { at: Lsn::binlog(epoch, 0, 0), server, asked, ..Note::of(rung) };
         let mut pin = match rung {
             Rung::Snapshot | Rung::Lock => {
                 with_views(config, note, &mut session, connections).await?
@@ -115,7 +128,7 @@ impl Pin {
             Rung::Gtid => by_gtids(config, &mut session, note).await?,
             Rung::LogStatus => by_log_status(config, &mut session, note).await?,
             Rung::OwnRow => {
-                let at = snapshot::own_row(config, 0).await?;
+                let at = snapshot::own_row(config, epoch).await?;
                 Self::at(config, at, note, None)
             }
         };
@@ -157,7 +170,7 @@ async fn with_views(
     session: &mut Session,
     connections: usize,
 ) -> Result<Pin, PinError> {
-    let opened = snapshot::open(config, note.rung, 0, connections).await?;
+    let opened = snapshot::open(config, note.rung, note.at.epoch(), connections).await?;
     let Fence::Before(at) = opened.fence else {
         return Err(Failure::protocol("pin a position: the views have no place in the log").into());
     };
@@ -188,7 +201,7 @@ async fn by_gtids(config: &MySql, session: &mut Session, mut note: Note) -> Resu
     let sets = session.texts(what, "SELECT @@GLOBAL.gtid_executed").await?;
     note.gtids = Some(snapshot::gtids(&sets, 0, what)?);
     let start = Place { file: end.file, offset: FIRST_OFFSET };
-    let at = server::numbered(&start, 0, what)?;
+    let at = server::numbered(&start, note.at.epoch(), what)?;
     Ok(Pin::at(config, at, note, None))
 }
 
@@ -202,7 +215,8 @@ async fn by_log_status(
     let mode = session.texts(what, "SELECT @@GLOBAL.gtid_mode").await?;
     let has_gtids = snapshot::cell(&mode, 0).is_some_and(|mode| mode.eq_ignore_ascii_case("on"));
     note.gtids = snapshot::log_status_gtids(&sets).filter(|_| has_gtids);
-    let at = server::numbered(&snapshot::log_status(&sets, 0, what)?, 0, what)?;
+    let place = snapshot::log_status(&sets, 0, what)?;
+    let at = server::numbered(&place, note.at.epoch(), what)?;
     Ok(Pin::at(config, at, note, None))
 }
 

@@ -67,13 +67,13 @@ pub(super) async fn let_end(config: &MySql) -> Result<(), Failure> {
 ///
 /// # Errors
 /// Transient where that takes longer than the pin may.
-pub(super) async fn wait(config: &MySql, rung: Rung) -> Result<Option<Asked>, Failure> {
+pub(super) async fn wait(config: &MySql, rung: Rung, epoch: u32) -> Result<Option<Asked>, Failure> {
     let mut session = Session::open(&config.server).await?;
     let started = Instant::now();
     let mut is_said = false;
     loop {
         // Load-bearing: before the look.
-        let asked = asked(&mut session, rung).await?;
+        let asked = asked(&mut session, rung, epoch).await?;
         let count = match list(&mut session).await? {
             None => return Ok(None),
             Some(0) => return Ok(Some(asked)),
@@ -94,14 +94,14 @@ pub(super) async fn wait(config: &MySql, rung: Rung) -> Result<Option<Asked>, Fa
     }
 }
 
-async fn asked(session: &mut Session, rung: Rung) -> Result<Asked, Failure> {
+async fn asked(session: &mut Session, rung: Rung, epoch: u32) -> Result<Asked, Failure> {
     let what = "read the end of the log";
     if rung == Rung::Gtid {
         let sets = session.texts(what, "SELECT @@GLOBAL.gtid_executed").await?;
         return Ok(Asked::Behind(snapshot::gtids(&sets, 0, what)?));
     }
     let end = server::log_end(session).await?;
-    Ok(Asked::At(server::numbered(&end, 0, what)?))
+    Ok(Asked::At(server::numbered(&end, epoch, what)?))
 }
 
 /// How many are prepared.

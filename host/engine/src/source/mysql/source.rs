@@ -33,6 +33,8 @@ pub struct Source {
     system: String,
     pinned: Option<Note>,
     checkpoint: Option<Note>,
+    /// Of what was given up before: nothing is compared with it, and positions are past its own.
+    former: Option<Note>,
     /// Of where the log was read to.
     read: Option<Note>,
     /// Of the server's positions; see [`start`](Self::start).
@@ -60,19 +62,21 @@ impl Source {
                 format!("name it under `source: {key}:`"),
             ));
         }
-        let texts = [notes.pin.as_deref(), notes.checkpoint.as_deref(), read];
-        let [pinned, checkpoint, read] = texts.map(|text| match text {
+        let texts =
+            [notes.pin.as_deref(), notes.checkpoint.as_deref(), notes.former.as_deref(), read];
+        let [pinned, checkpoint, former, read] = texts.map(|text| match text {
             None => Ok(None),
             Some(text) => Note::parse(text).map(Some).ok_or_else(unreadable_note),
         });
-        let (pinned, checkpoint, read) = (pinned?, checkpoint?, read?);
-        let system = match pinned.as_ref().and_then(|note| note.server.clone()) {
-            Some(server) => server,
+        let (pinned, checkpoint, former, read) = (pinned?, checkpoint?, former?, read?);
+        let system = match notes.system.clone() {
+            Some(system) => system,
             None => server::identity(&mut session).await?,
         };
-        let notes = [&pinned, &checkpoint, &read].into_iter().flatten();
-        let epoch = notes.map(|note| note.at.epoch()).max().unwrap_or(0);
-        Ok(Self { config: config.clone(), system, pinned, checkpoint, read, epoch, notebook: None })
+        let noted = [&pinned, &checkpoint, &read].into_iter().flatten();
+        let epoch = noted.map(|note| note.at.epoch()).max().unwrap_or(0);
+        let (config, notebook) = (config.clone(), None);
+        Ok(Self { config, system, pinned, checkpoint, former, read, epoch, notebook })
     }
 
     pub fn config(&self) -> &MySql {
@@ -133,10 +137,14 @@ impl Source {
         };
         let (mut continuity, mut first) = (Continuity::Same, Lsn::ZERO);
         if !reading {
-            let next_epoch = next_epoch(self.notes().map(|note| note.at), recorded);
+            let used = self.notes().chain(&self.former).map(|note| note.at);
+            let next_epoch = next_epoch(used, recorded);
             let at = self.notes().max_by_key(|note| note.at).map(|note| (note.at, Some(note)));
+            // The pin that takes the place of one that was given up.
+            let is_new = at.is_none() && self.former.is_some();
             let look = stream::look(&self.config, at, next_epoch).await?;
-            (continuity, first, self.epoch) = (look.continuity, look.first, look.epoch);
+            (continuity, first) = (look.continuity, look.first);
+            self.epoch = if is_new { next_epoch } else { look.epoch };
         }
         // Last, so that it is at or past every position that was read before.
         let end = server::log_end(&mut session).await?;
@@ -161,7 +169,7 @@ impl Source {
         let mut session = Session::open(&self.config.server).await?;
         let chosen = pin::choose(&self.config, &mut session).await?;
         info!(rung = pin::name(chosen.rung), reason = chosen.reason, "pinning");
-        let pin = Pin::take(&self.config, chosen.rung, wanted.workers).await?;
+        let pin = Pin::take_in(&self.config, chosen.rung, wanted.workers, self.epoch).await?;
         self.pinned = Some(pin.note().clone());
         Ok(pin)
     }

@@ -12,6 +12,7 @@ mod definition;
 pub mod failure;
 pub mod identifier;
 mod login;
+pub mod note;
 pub mod preflight;
 mod reader;
 pub mod scan;

@@ -8,11 +8,13 @@ use dovetail_core::change::Xid;
 use dovetail_core::position::Lsn;
 use dovetail_core::schema::{RelationId, TableName};
 use dovetail_core::seam::{Log, Pin as Pinned, Record, Recorded, Slot as SlotSeen, Spool, Start};
+use dovetail_core::timeline::History;
 use tracing::{info, warn};
 
 use super::catalog::{self, Identity};
 use super::connection::Session;
 use super::failure::Failure;
+use super::note::{self, Note};
 use super::preflight::{self, Prepared, SlotState};
 use super::slot::{self, Blocker, CreateError, Pin};
 use super::stream::{Stream, StreamError};
@@ -20,6 +22,7 @@ use super::view::{View, ViewError};
 use crate::config::{self, SnapshotMode};
 use crate::origin::{Kind, Origin};
 use crate::source::finding::Finding;
+use crate::state::Notes;
 
 /// How often a wait looks again. Waits are for other sessions' transactions, of seconds or more.
 const POLL: Duration = Duration::from_millis(200);
@@ -28,15 +31,31 @@ pub struct Source {
     config: config::Postgres,
     session: Session,
     identity: Identity,
+    /// What was read of the log was of this history; none where nothing was.
+    noted: Option<Note>,
+    /// Of the server, from the [start](Self::start) on.
+    history: Option<History>,
 }
 
 impl Source {
+    /// `notes` are those that it gave in earlier lives; `read` is the one of where the log was read to.
+    ///
     /// # Errors
     /// When the server cannot be reached or refuses the login.
-    pub async fn connect(config: &config::Postgres) -> Result<Self, Failure> {
+    pub async fn connect(
+        config: &config::Postgres,
+        notes: &Notes,
+        read: Option<&str>,
+    ) -> Result<Self, Failure> {
         let session = Session::open(&config.server).await?;
         let identity = catalog::identity(session.client()).await?;
-        Ok(Self { config: config.clone(), session, identity })
+        let texts = [notes.pin.as_deref(), notes.checkpoint.as_deref(), read];
+        let mut noted: Option<Note> = None;
+        for text in texts.into_iter().flatten() {
+            let note = Note::parse(text).ok_or_else(unreadable_note)?;
+            noted = noted.filter(|other| other.at > note.at).or(Some(note));
+        }
+        Ok(Self { config: config.clone(), session, identity, noted, history: None })
     }
 
     pub(in crate::source) fn config(&self) -> &config::Postgres {
@@ -107,7 +126,14 @@ impl Source {
     ///
     /// # Errors
     /// When the server cannot be asked.
-    pub async fn start(&self, mode: SnapshotMode, recorded: Recorded) -> Result<Start, Failure> {
+    pub async fn start(
+        &mut self,
+        mode: SnapshotMode,
+        recorded: Recorded,
+    ) -> Result<Start, Failure> {
+        let history = note::history(&self.config.server).await?;
+        let forked = self.forked(&history, recorded);
+        self.history = Some(history);
         let slot = match slot::inspect(&self.session, &self.config.slot).await? {
             None => SlotSeen::Absent,
             Some(slot) => match slot.confirmed {
@@ -117,6 +143,7 @@ impl Source {
                 _ => SlotSeen::Lost,
             },
         };
+        let slot = forked.map_or(slot, |at| SlotSeen::Forked { at });
         let names = &self.config.tables;
         let relations = catalog::relations(self.session.client(), names).await?;
         let tables: BTreeMap<_, _> = names.iter().cloned().zip(relations).collect();
@@ -130,6 +157,29 @@ impl Source {
             spool: Spool::Off,
             log_end,
         })
+    }
+
+    /// Where the server's history left the one that was read, if that is before what was read of it.
+    fn forked(&self, history: &History, recorded: Recorded) -> Option<Lsn> {
+        let noted = self.noted.as_ref()?;
+        let at = match recorded {
+            Recorded::At(recorded) => noted.at.max(recorded),
+            Recorded::Unkept | Recorded::Empty => noted.at,
+        };
+        noted.history.fork(history).filter(|fork| *fork < at)
+    }
+
+    /// What has to be kept with a position.
+    pub fn note(&self, at: Lsn) -> Option<String> {
+        self.history.clone().map(|history| Note { at, history }.to_text())
+    }
+
+    /// What has to be kept before anything is read where the server has another history than the one that was noted.
+    /// Otherwise an outlet that is ahead of the checkpoint would be of the new history, and seem to be of the old one.
+    pub fn renewed_note(&self) -> Option<String> {
+        let (noted, history) = (self.noted.as_ref()?, self.history.as_ref()?);
+        let note = Note { at: noted.at, history: history.clone() };
+        (note != *noted).then(|| note.to_text())
     }
 
     /// The log's insert position: nothing was ever written at or past it.
@@ -228,8 +278,25 @@ impl Source {
         from: Lsn,
         known: &[(RelationId, TableName)],
     ) -> Result<Stream, StreamError> {
-        Stream::open(&self.config, from, known).await
+        let stream = Stream::open(&self.config, from, known).await?;
+        // Behind one address another server may answer by now.
+        if self.history.is_some() && self.history != Some(note::history(&self.config.server).await?)
+        {
+            return Err(Failure::transient(
+                "stream the log: the server has another timeline than a moment ago",
+                "it is tried again",
+            )
+            .into());
+        }
+        Ok(stream.of(self.history.clone()))
     }
+}
+
+fn unreadable_note() -> Failure {
+    Failure::definite(
+        "the state's note of the source is not understood",
+        "bring back the state directory as it was, or remove it with the slot and start anew to copy the tables again",
+    )
 }
 
 /// The tables that go on by the stream alone; `None` before there is a pin.

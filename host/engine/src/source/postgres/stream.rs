@@ -19,6 +19,7 @@ use std::time::Duration;
 use dovetail_core::change::Xid;
 use dovetail_core::position::Lsn;
 use dovetail_core::schema::{RelationId, TableName};
+use dovetail_core::timeline::History;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -33,6 +34,7 @@ use super::connection::Session;
 use super::definition::Definitions;
 use super::failure::Failure;
 use super::identifier::{literal, quote};
+use super::note::Note;
 use super::reader::{self, Reader};
 use super::slot;
 use super::wire::{Purpose, Wire};
@@ -93,6 +95,8 @@ pub struct Stream {
     closing: CancellationToken,
     /// One task, the reader.
     reader: JoinSet<Result<(), StreamError>>,
+    /// Of the server.
+    history: Option<History>,
 }
 
 impl Stream {
@@ -127,7 +131,17 @@ impl Stream {
         );
         let mut tasks = JoinSet::new();
         tasks.spawn(reader.run());
-        Ok(Self { items, acknowledged, closing, reader: tasks })
+        Ok(Self { items, acknowledged, closing, reader: tasks, history: None })
+    }
+
+    /// Of a server with this history.
+    pub(super) fn of(self, history: Option<History>) -> Self {
+        Self { history, ..self }
+    }
+
+    /// What has to be kept with a position.
+    pub fn note(&self, at: Lsn) -> Option<String> {
+        self.history.clone().map(|history| Note { at, history }.to_text())
     }
 
     /// The next item. Cancel-safe.

@@ -173,12 +173,12 @@ fn judge_slot(name: &str, slot: Option<Slot>, state: SlotState, findings: &mut V
         (None, SlotState::Absent | SlotState::Intended) | (Some(_), SlotState::Intended) => {}
         (None, SlotState::Pinned) => findings.push(Finding::error(
             format!("replication slot {name} does not exist"),
-            "changes since it was dropped are lost; empty the outlet and the state directory, and begin with a new scan",
+            "changes since it was dropped are lost; `dovetail run` writes down what is missing, and how to go on",
         )),
         (Some(slot), SlotState::Pinned) if slot.is_lost() => findings.push(Finding::error(
             format!("replication slot {name} was invalidated"),
             format!(
-                "the log that it needs is gone ({}); empty the outlet and the state directory, and begin with a new scan",
+                "the log that it needs is gone ({}); `dovetail run` writes down what is missing, and how to go on",
                 slot.invalidation.as_deref().unwrap_or("max_slot_wal_keep_size")
             ),
         )),
