@@ -127,8 +127,11 @@ enum Happened {
 
 impl Reader {
     async fn run(mut self, closing: CancellationToken) -> Result<(), Error> {
-        let already = self.writer.run(|writer| writer.last_event()).await;
-        self.already = already.map_err(SpoolError::from)?;
+        let found = self.writer.run(|writer| (writer.last_event(), writer.closed())).await;
+        let (already, closed) = found.map_err(SpoolError::from)?;
+        self.already = already;
+        // It was synced when it was opened, and perhaps the source was not told before.
+        self.stream.acknowledge(Kept(closed));
         let outcome = self.read(&closing).await;
         // What was read is good, whyever it ended.
         let synced = self.sync_all().await;
