@@ -24,11 +24,15 @@ use dovetail_tests::writers::{Going, Writers};
 use rusqlite::{Connection, OpenFlags};
 use tokio_postgres::Client;
 
-/// A scan of so many rows takes about twelve seconds at the pace of `pipeline.yaml`.
-const ROWS: i64 = 48_000;
+/// A scan of so many rows takes about eighteen seconds at the pace of `pipeline.yaml`.
+const ROWS: i64 = 72_000;
 const ROWS_PER_SECOND: u32 = 4_000;
-/// Of the log, kept for a slot. The writers write several times that in those seconds.
+/// Of the log, kept for a slot. The writers write more than that in those seconds, and much less between two checkpoints.
 const KEPT: &str = "64MB";
+/// Between two transactions of a writer.
+const PAUSE: Duration = Duration::from_millis(35);
+/// Rows that a writer updates in one go: next to each other, so that few pages are written in full.
+const UPDATED: i64 = 200;
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Versions of the rows, by their keys.
@@ -131,18 +135,22 @@ impl Scene {
     }
 }
 
-/// Updates, deletes and inserts; and checkpoints, by which the server lets go of its log.
+/// Updates, deletes and inserts; and, every second, a checkpoint, by which the server lets go of its log.
 async fn write(url: &str, number: u32, going: &Going) -> Result<()> {
     let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await?;
     let connection = tokio::spawn(connection);
+    let mut pace = tokio::time::interval(PAUSE);
     let mut next = i64::from(number) + 1;
     while going.is_on() {
-        let update = "UPDATE orders SET version = version + 1 WHERE id % 97 = $1";
-        going.count(client.execute(update, &[&(next % 97)]).await?);
-        going.count(client.execute("DELETE FROM orders WHERE id = $1", &[&next]).await?);
+        pace.tick().await;
+        let first = next * UPDATED % ROWS;
+        let update = "UPDATE orders SET version = version + 1 WHERE id > $1 AND id <= $2";
+        going.count(client.execute(update, &[&first, &(first + UPDATED)]).await?);
+        let delete = "DELETE FROM orders WHERE id = $1";
+        going.count(client.execute(delete, &[&(next * 31 % ROWS)]).await?);
         let insert = "INSERT INTO orders VALUES ($1, 0, repeat('n', 400))";
         going.count(client.execute(insert, &[&(1_000_000 + next)]).await?);
-        if next % 64 == 1 {
+        if next % 60 == 1 {
             client.batch_execute("CHECKPOINT").await?;
         }
         next += 2;
