@@ -81,8 +81,11 @@ async fn is_copied(client: &Client, replica: &Client) -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_scan_outlasts_the_log_that_the_server_keeps() -> Result<()> {
     let (server, client) = source(short_log()).await?;
-    let replica = server.connect_to(&server.url("replica")).await?;
-    let setup = Setup::new("outlast", &server, &["public.t"])?.to_postgres(&server);
+    // On another server: here the outlet's own transaction would keep the slot from letting go of the log.
+    let other = Server::start(Version::under_test())?;
+    other.connect().await?.batch_execute("CREATE DATABASE replica").await?;
+    let replica = other.connect_to(&other.url("replica")).await?;
+    let setup = Setup::new("outlast", &server, &["public.t"])?.to_postgres(&other);
     let setup = setup.set("/snapshot/chunk_rows", json!(5_000));
     let mut engine = setup.run()?;
     hold_scan(&replica, &mut engine).await?;
