@@ -33,6 +33,7 @@
 //! there, and what does not fit is refused, never cut.
 
 mod array;
+mod definitions;
 mod ledger;
 mod replica;
 mod server;
