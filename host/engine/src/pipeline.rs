@@ -84,7 +84,7 @@ impl Attempt<'_> {
                 Ok(()) | Err(Error::Stopped) => return Ok(()),
                 // To give up the wait for running transactions is what `pin_timeout` asks for.
                 Err(error @ Error::Pin(_)) => return Err(error),
-                Err(error) if !self.began || !error.is_transient() => {
+                Err(error) if !self.is_under_way() || !error.is_transient() => {
                     return Err(self.gap_behind(error).await);
                 }
                 Err(error) => error,
@@ -149,6 +149,13 @@ impl Attempt<'_> {
         ended
     }
 
+    /// Whether to wait for servers. One that reads does, though it has never reached its outlets, unless somebody waits for
+    /// its end.
+    fn is_under_way(&self) -> bool {
+        let reads = self.spooling.as_ref().is_some_and(|it| it.intake.is_some());
+        self.began || (reads && self.until == Until::Stopped)
+    }
+
     /// A log that cannot be streamed any more may be gone, and then it is written down before the process ends.
     async fn gap_behind(&mut self, error: Error) -> Error {
         if !matches!(error, Error::Stream(_)) {
@@ -210,8 +217,6 @@ impl Begun {
         }
         if ready.is_ok() {
             read_on(mode, spooling, &mut source, &store).await?;
-            // A pipeline that reads is under way, whatever becomes of its outlets.
-            *reached |= spooling.as_ref().is_some_and(|it| it.intake.is_some());
         }
         let targets = open_targets(config, &origin, store.record().is_given_up()).await?;
         *reached = true;

@@ -133,8 +133,12 @@ impl Reader {
         // It was synced when it was opened, and perhaps the source was not told before.
         self.stream.acknowledge(Kept(closed));
         let outcome = self.read(&closing).await;
-        // What was read is good, whyever it ended.
-        let synced = self.sync_all().await;
+        let synced = match outcome {
+            // After a write or a sync that failed, one that succeeds says nothing of what went before.
+            Err(Error::Spool(_)) => Ok(()),
+            // What was read is good, whyever it ended.
+            _ => self.sync_all().await,
+        };
         if let Err(error) = self.stream.close().await {
             debug!({ field::ERROR } = %error, "the stream did not end in order");
         }

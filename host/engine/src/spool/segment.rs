@@ -23,6 +23,8 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::error::Error;
 
+/// What every version's file begins with. A file of another one is no torn one.
+const FAMILY: &[u8] = b"dvspool";
 const MAGIC: [u8; 8] = *b"dvspool1";
 const HEADER_LENGTH: usize = 48;
 pub(super) const HEADER_BYTES: u64 = HEADER_LENGTH as u64;
@@ -183,6 +185,9 @@ impl Reader {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
             Err(error) => return Err(failed(error)),
+        }
+        if bytes.starts_with(FAMILY) && !bytes.starts_with(&MAGIC) {
+            return Err(Error::damaged(path, "it was written by another version of dovetail"));
         }
         let Some(header) = Header::parse(&bytes) else { return Ok(None) };
         bytes.clear();

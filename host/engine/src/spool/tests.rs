@@ -206,6 +206,16 @@ fn what_is_of_another_pin_is_nothing() {
 }
 
 #[test]
+fn a_segment_of_another_version_is_refused_and_not_taken_for_a_torn_one() {
+    let bench = Bench::new();
+    let mut bytes = std::fs::read(bench.path(1)).expect("read");
+    bytes[7] = b'2';
+    std::fs::write(bench.path(1), &bytes).expect("written");
+    let error = bench.reopened().map(|left| left.is_some()).expect_err("refused");
+    assert!(error.to_string().contains("another version"), "{error}");
+}
+
+#[test]
 fn a_missing_segment_is_damage() {
     let mut bench = Bench::new();
     for commit in [20, 30, 40] {
