@@ -10,14 +10,12 @@
 //! The table at the end is made by reading both sides with other code than the engine's.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use dovetail_core::position::Lsn;
-use dovetail_tests::engine::{Engine, program};
+use dovetail_tests::example::{self, PATIENCE, Pipeline};
 use dovetail_tests::postgres::{Options, PASSWORD, Server, Version};
 use dovetail_tests::wait::until;
 use dovetail_tests::writers::{Going, Writers};
@@ -33,7 +31,6 @@ const KEPT: &str = "64MB";
 const PAUSE: Duration = Duration::from_millis(35);
 /// Rows that a writer updates in one go: next to each other, so that few pages are written in full.
 const UPDATED: i64 = 200;
-const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Versions of the rows, by their keys.
 type Rows = BTreeMap<i64, i64>;
@@ -204,7 +201,7 @@ fn follow(rows: &mut Rows, change: &str) {
 async fn guards_alone() -> Result<Outcome> {
     let scene = Scene::set().await?;
     println!("landmine: guards alone: the engine without its spool");
-    let pipeline = Pipeline::lay_out(&scene.server, "spool: off\n")?;
+    let pipeline = lay_out(&scene.server, "spool: off\n")?;
     let mut engine = pipeline.start()?;
     let ended = until("the engine to stop", PATIENCE, async || engine.exit());
     let status = ended.await.with_context(|| engine.log())?;
@@ -212,77 +209,40 @@ async fn guards_alone() -> Result<Outcome> {
     let again = pipeline.command(&["run"])?.output()?;
     ensure!(again.status.code() == Some(70), "a restart went on: {again:?}");
     let (_server, _client, source) = scene.end().await?;
-    let delivered = pipeline.rows()?;
+    let delivered = delivered(&pipeline)?;
     Ok(Outcome { way: "guards alone", said: "stopped: changes are lost", source, delivered })
 }
 
 async fn spool() -> Result<Outcome> {
     let scene = Scene::set().await?;
     println!("landmine: spool: the engine as it comes");
-    let pipeline = Pipeline::lay_out(&scene.server, "")?;
+    let pipeline = lay_out(&scene.server, "")?;
     let mut engine = pipeline.start()?;
-    let scanned = until("the scan to end", PATIENCE, async || {
-        engine.must_run()?;
-        let status = pipeline.status()?;
-        let tables = status["tables"].as_array().context("tables")?;
-        Ok(tables.iter().all(|table| table["scan"] == "done").then_some(()))
-    });
-    scanned.await.with_context(|| engine.log())?;
+    pipeline.scanned(&mut engine).await?;
     scene.writers.advance(5_000).await?;
     let (_server, client, source) = scene.end().await?;
     let row = client.query_one("SELECT pg_current_wal_flush_lsn()::text", &[]).await?;
     let end: Lsn = row.get::<_, &str>(0).parse()?;
-    let reached = until(format!("the checkpoint to be at {end}"), PATIENCE, async || {
-        engine.must_run()?;
-        let checkpoint = pipeline.status()?["checkpoint"].as_str().map(str::parse).transpose()?;
-        Ok((checkpoint >= Some(end)).then_some(()))
-    });
-    reached.await.with_context(|| engine.log())?;
+    pipeline.caught_up(&mut engine, end).await?;
     engine.terminate().await?;
-    let delivered = pipeline.rows()?;
+    let delivered = delivered(&pipeline)?;
     Ok(Outcome { way: "spool", said: "streaming, caught up", source, delivered })
 }
 
-/// The pipeline in a folder of its own.
-struct Pipeline {
-    directory: tempfile::TempDir,
-    port: u16,
+fn lay_out(source: &Server, more: &str) -> Result<Pipeline> {
+    let configuration = format!("{}\n{more}", example::configuration("landmine")?);
+    let environment = vec![
+        ("LANDMINE_PORT", source.port().to_string()),
+        ("LANDMINE_PASSWORD", PASSWORD.to_owned()),
+    ];
+    Pipeline::lay_out("landmine", &configuration, environment)
 }
 
-impl Pipeline {
-    fn lay_out(source: &Server, more: &str) -> Result<Self> {
-        let directory = tempfile::Builder::new().prefix("dovetail-landmine-").tempdir()?;
-        let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/landmine/pipeline.yaml");
-        let text = fs::read_to_string(&here).with_context(|| here.display().to_string())?;
-        fs::write(directory.path().join("pipeline.yaml"), format!("{text}\n{more}"))?;
-        Ok(Self { directory, port: source.port() })
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    fn command(&self, arguments: &[&str]) -> Result<Command> {
-        let mut command = Command::new(program()?);
-        command.args(arguments).arg("--config").arg(self.file("pipeline.yaml"));
-        command.env("LANDMINE_PORT", self.port.to_string()).env("LANDMINE_PASSWORD", PASSWORD);
-        Ok(command)
-    }
-
-    fn start(&self) -> Result<Engine> {
-        Engine::start(self.command(&["run"])?, &self.file("engine.log"))
-    }
-
-    fn status(&self) -> Result<serde_json::Value> {
-        let output = self.command(&["status", "--format", "json"])?.output()?;
-        serde_json::from_slice(&output.stdout).context("what `dovetail status` prints")
-    }
-
-    fn rows(&self) -> Result<Rows> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
-        let replica = Connection::open_with_flags(self.file("replica.db"), flags)?;
-        let mut query = replica.prepare("SELECT id, version FROM orders")?;
-        let rows = query.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        rows.collect::<rusqlite::Result<Rows>>().context("read the replica")
-    }
+/// What the replica holds.
+fn delivered(pipeline: &Pipeline) -> Result<Rows> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
+    let replica = Connection::open_with_flags(pipeline.file("replica.db"), flags)?;
+    let mut query = replica.prepare("SELECT id, version FROM orders")?;
+    let rows = query.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    rows.collect::<rusqlite::Result<Rows>>().context("read the replica")
 }

@@ -5,13 +5,13 @@
 //! has to fail.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::path::Path;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use dovetail_tests::content::{Content, of_mysql, of_postgres};
-use dovetail_tests::engine::{Engine, program};
+use dovetail_tests::example::{self, PATIENCE, Pipeline};
 use dovetail_tests::mysql::{self, execute};
 use dovetail_tests::postgres::{self, PASSWORD, cache};
 use dovetail_tests::wait::until;
@@ -22,8 +22,6 @@ use serde::Deserialize;
 use tokio_postgres::Client;
 
 const WRITERS: u32 = 2;
-/// Long enough for a slow disk.
-const PATIENCE: Duration = Duration::from_secs(300);
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/mysql-to-postgres");
 
 #[tokio::main]
@@ -43,7 +41,7 @@ async fn main() -> Result<ExitCode> {
     let cities = load(&source).await?;
     println!("mysql-to-postgres: {version} on port {}, {cities} cities", source.port());
 
-    let pipeline = Pipeline::lay_out(&source, &target)?;
+    let pipeline = Moving::lay_out(&source, &target)?;
     let writers = Writers::start(WRITERS, |number, going| {
         let options = source.options_for("root", PASSWORD);
         async move { write(Conn::new(options).await?, number, cities, &going).await }
@@ -151,50 +149,25 @@ async fn write(mut connection: Conn, number: u32, cities: u64, going: &Going) ->
     Ok(())
 }
 
-/// The pipeline in a folder of its own.
-#[derive(Debug)]
-struct Pipeline {
-    directory: tempfile::TempDir,
-    ports: [u16; 2],
-}
+struct Moving(Pipeline);
 
-impl Pipeline {
+impl Moving {
     fn lay_out(source: &mysql::Server, target: &postgres::Server) -> Result<Self> {
-        let directory = tempfile::Builder::new().prefix("dovetail-mysql-to-postgres-").tempdir()?;
-        let mut text = fs::read_to_string(Path::new(FOLDER).join("pipeline.yaml"))?;
+        let mut configuration = example::configuration("mysql-to-postgres")?;
         if source.version().is_mariadb() {
-            text = text.replace("  mysql:", "  mariadb:");
+            configuration = configuration.replace("  mysql:", "  mariadb:");
         }
-        fs::write(directory.path().join("pipeline.yaml"), text)?;
-        Ok(Self { directory, ports: [source.port(), target.port()] })
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    fn command(&self, arguments: &[&str]) -> Result<Command> {
-        let mut command = Command::new(program()?);
-        command.args(arguments).arg("--config").arg(self.file("pipeline.yaml"));
-        command
-            .env("MOVING_MYSQL_PORT", self.ports[0].to_string())
-            .env("MOVING_POSTGRES_PORT", self.ports[1].to_string())
-            .env("MOVING_PASSWORD", PASSWORD);
-        Ok(command)
-    }
-
-    fn start(&self) -> Result<Engine> {
-        Engine::start(self.command(&["run"])?, &self.file("engine.log"))
-    }
-
-    fn status(&self) -> Result<serde_json::Value> {
-        let output = self.command(&["status", "--format", "json"])?.output()?;
-        serde_json::from_slice(&output.stdout).context("what `dovetail status` prints")
+        let environment = vec![
+            ("MOVING_MYSQL_PORT", source.port().to_string()),
+            ("MOVING_POSTGRES_PORT", target.port().to_string()),
+            ("MOVING_PASSWORD", PASSWORD.to_owned()),
+        ];
+        Ok(Self(Pipeline::lay_out("mysql-to-postgres", &configuration, environment)?))
     }
 
     /// Kills the engine in the middle of the scan and once more in the stream; how often.
     async fn kill_and_resume(&self, copy: &Client, cities: u64, writers: &Writers) -> Result<u32> {
-        let mut engine = self.start()?;
+        let mut engine = self.0.start()?;
         let half = until("half of the scan", PATIENCE, async || {
             engine.must_run()?;
             let rows = rows(copy).await?;
@@ -205,17 +178,11 @@ impl Pipeline {
         ensure!(half < cities * 9 / 10, "the scan was over before the engine could be killed");
         println!("mysql-to-postgres: kill -9 with {half} of {cities} rows in the copy");
 
-        let mut engine = self.start()?;
+        let mut engine = self.0.start()?;
         println!(
             "mysql-to-postgres: resumed; the table is scanned again, with the pin where it was"
         );
-        let streaming = until("the engine to stream", PATIENCE, async || {
-            engine.must_run()?;
-            let status = self.status()?;
-            let tables = status["tables"].as_array().context("tables")?;
-            Ok(tables.iter().all(|table| table["scan"] == "done").then_some(()))
-        });
-        streaming.await.with_context(|| engine.log())?;
+        self.0.scanned(&mut engine).await?;
         writers.advance(2_000).await?;
         engine.must_run()?;
         engine.kill()?;
@@ -226,12 +193,12 @@ impl Pipeline {
 
     /// Starts the engine once more, until it has delivered everything.
     async fn catch_up(&self, source: &mysql::Server) -> Result<()> {
-        let mut engine = self.start()?;
+        let mut engine = self.0.start()?;
         println!("mysql-to-postgres: resumed");
         let end = source.log_end().await?;
         let reached = until(format!("the checkpoint to be at {end}"), PATIENCE, async || {
             engine.must_run()?;
-            let status = self.status()?;
+            let status = self.0.status()?;
             let checkpoint = status["checkpoint"].as_str().context("a checkpoint")?;
             let checkpoint: dovetail_core::position::Lsn = checkpoint.parse()?;
             let checkpoint = (checkpoint.number(), checkpoint.offset());

@@ -5,14 +5,13 @@
 //! mask must have done. `--corrupt` changes one row of the replica first; then it has to fail.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use dovetail_core::position::Lsn;
 use dovetail_tests::content::{Content, of_postgres, of_sqlite};
-use dovetail_tests::engine::{Engine, program};
+use dovetail_tests::example::{self, PATIENCE, Pipeline};
 use dovetail_tests::postgres::{PASSWORD, Server, Version, cache};
 use dovetail_tests::wait::until;
 use dovetail_tests::writers::{Going, Writers};
@@ -21,9 +20,6 @@ use sha2::{Digest, Sha256};
 use tokio_postgres::Client;
 
 const WRITERS: u32 = 2;
-
-/// Long enough for a slow disk; the whole quickstart is a matter of a minute or two.
-const PATIENCE: Duration = Duration::from_secs(300);
 
 #[tokio::main]
 async fn main() -> Result<ExitCode> {
@@ -39,7 +35,7 @@ async fn main() -> Result<ExitCode> {
     let cities = load(&client).await?;
     println!("quickstart: PostgreSQL 15 on port {}, {cities} cities", source.port());
 
-    let pipeline = Pipeline::lay_out(&source)?;
+    let pipeline = Quickstart::lay_out(&source)?;
     let url = source.url("postgres");
     let writers = Writers::start(WRITERS, |number, going| {
         let url = url.clone();
@@ -57,7 +53,7 @@ async fn main() -> Result<ExitCode> {
     }
     client.batch_execute("SET TimeZone TO 'UTC'").await?;
     let expected = masked(&of_postgres(&client, "public.cities").await?);
-    let replica = of_sqlite(&pipeline.file("replica.db"), "cities")?;
+    let replica = of_sqlite(&pipeline.0.file("replica.db"), "cities")?;
     let differences = expected.differences(&replica);
     if !differences.is_empty() {
         println!("{differences}quickstart: source and replica differ");
@@ -123,47 +119,26 @@ async fn write(url: &str, number: u32, cities: u64, going: &Going) -> Result<()>
     Ok(())
 }
 
-/// The pipeline in a folder of its own.
-#[derive(Debug)]
-struct Pipeline {
-    directory: tempfile::TempDir,
-    port: u16,
-}
+/// The pipeline, with its plugin beside it.
+struct Quickstart(Pipeline);
 
-impl Pipeline {
+impl Quickstart {
     fn lay_out(source: &Server) -> Result<Self> {
-        let directory = tempfile::Builder::new().prefix("dovetail-quickstart-").tempdir()?;
-        let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/quickstart");
-        fs::copy(here.join("pipeline.yaml"), directory.path().join("pipeline.yaml"))?;
+        let environment = vec![
+            ("QUICKSTART_PORT", source.port().to_string()),
+            ("QUICKSTART_PASSWORD", PASSWORD.to_owned()),
+        ];
+        let configuration = example::configuration("quickstart")?;
+        let pipeline = Pipeline::lay_out("quickstart", &configuration, environment)?;
         let mask =
             std::env::var("QUICKSTART_MASK").context("start it by examples/quickstart/run")?;
-        fs::copy(&mask, directory.path().join("mask.wasm")).with_context(|| mask.clone())?;
-        Ok(Self { directory, port: source.port() })
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    fn command(&self, arguments: &[&str]) -> Result<Command> {
-        let mut command = Command::new(program()?);
-        command.args(arguments).arg("--config").arg(self.file("pipeline.yaml"));
-        command.env("QUICKSTART_PORT", self.port.to_string()).env("QUICKSTART_PASSWORD", PASSWORD);
-        Ok(command)
-    }
-
-    fn start(&self) -> Result<Engine> {
-        Engine::start(self.command(&["run"])?, &self.file("engine.log"))
-    }
-
-    fn status(&self) -> Result<serde_json::Value> {
-        let output = self.command(&["status", "--format", "json"])?.output()?;
-        serde_json::from_slice(&output.stdout).context("what `dovetail status` prints")
+        fs::copy(&mask, pipeline.file("mask.wasm")).with_context(|| mask.clone())?;
+        Ok(Self(pipeline))
     }
 
     /// Kills the engine in the middle of the scan and once more in the stream; how often.
     async fn kill_and_resume(&self, cities: u64, writers: &Writers) -> Result<u32> {
-        let mut engine = self.start()?;
+        let mut engine = self.0.start()?;
         let half = until("half of the scan", PATIENCE, async || {
             engine.must_run()?;
             let rows = self.rows();
@@ -174,15 +149,9 @@ impl Pipeline {
         ensure!(half < cities * 9 / 10, "the scan was over before the engine could be killed");
         println!("quickstart: kill -9 with {half} of {cities} rows in the replica");
 
-        let mut engine = self.start()?;
+        let mut engine = self.0.start()?;
         println!("quickstart: resumed; the table is scanned again, with the pin where it was");
-        let streaming = until("the engine to stream", PATIENCE, async || {
-            engine.must_run()?;
-            let status = self.status()?;
-            let tables = status["tables"].as_array().context("tables")?;
-            Ok(tables.iter().all(|table| table["scan"] == "done").then_some(()))
-        });
-        streaming.await.with_context(|| engine.log())?;
+        self.0.scanned(&mut engine).await?;
         writers.advance(2_000).await?;
         engine.must_run()?;
         engine.kill()?;
@@ -193,16 +162,11 @@ impl Pipeline {
 
     /// Starts the engine once more, until it has delivered everything.
     async fn catch_up(&self, source: &Client) -> Result<()> {
-        let mut engine = self.start()?;
+        let mut engine = self.0.start()?;
         println!("quickstart: resumed");
         let end = source.query_one("SELECT pg_current_wal_flush_lsn()::text", &[]).await?;
         let end: Lsn = end.get::<_, &str>(0).parse()?;
-        let reached = until(format!("the checkpoint to be at {end}"), PATIENCE, async || {
-            engine.must_run()?;
-            let checkpoint = self.status()?["checkpoint"].as_str().map(str::parse).transpose()?;
-            Ok((checkpoint >= Some(end)).then_some(()))
-        });
-        reached.await.with_context(|| engine.log())?;
+        self.0.caught_up(&mut engine, end).await?;
         let log = engine.log();
         let code = engine.terminate().await?;
         ensure!(code == 0 || code == 143, "exit code {code} after SIGTERM: {log}");
@@ -213,14 +177,14 @@ impl Pipeline {
     fn rows(&self) -> u64 {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
         let rows =
-            Connection::open_with_flags(self.file("replica.db"), flags).and_then(|replica| {
+            Connection::open_with_flags(self.0.file("replica.db"), flags).and_then(|replica| {
                 replica.query_row("SELECT count(*) FROM cities", [], |row| row.get::<_, i64>(0))
             });
         rows.ok().and_then(|rows| u64::try_from(rows).ok()).unwrap_or_default()
     }
 
     fn corrupt(&self) -> Result<()> {
-        let replica = Connection::open(self.file("replica.db"))?;
+        let replica = Connection::open(self.0.file("replica.db"))?;
         let query = "UPDATE cities SET name = name || '!' WHERE id = (SELECT max(id) FROM cities)";
         ensure!(replica.execute(query, [])? == 1, "no row to change");
         Ok(())

@@ -6,6 +6,7 @@ pub mod checker;
 pub mod content;
 pub mod corpus;
 pub mod engine;
+pub mod example;
 pub mod lines;
 pub mod mysql;
 pub mod postgres;

@@ -185,6 +185,12 @@ async fn reading_goes_on_though_the_outlet_is_down_when_the_source_comes_back() 
     let client = server.connect().await?;
     let written = outlast(&client, &setup, &mut engine, 12).await?;
     ensure!(written > 64 << 20, "only {written} bytes were written");
+    // Nor does a start need the outlet, unless it is to end by itself.
+    assert_eq!(engine.terminate().await?, 143);
+    let ended = setup.finished("run", &["--until-caught-up"])?;
+    ensure!(ended.code == 75, "exit code {}: {}", ended.code, ended.text());
+    let mut engine = setup.run()?;
+    outlast(&client, &setup, &mut engine, 2).await?;
     other.restart()?;
     setup.caught_up(&mut engine, &client).await?;
     let replica = other.connect_to(&other.url("replica")).await?;
